@@ -1,0 +1,223 @@
+package results
+
+import "time"
+
+// The schema this package writes.
+const (
+	SchemaName  = "trbench.record"
+	SchemaMajor = 1
+	SchemaMinor = 0
+)
+
+// Schema names a format and its version.
+type Schema struct {
+	Name  string `json:"name"`
+	Major int    `json:"major"`
+	Minor int    `json:"minor"`
+}
+
+// Record is one invocation of the program: its cells, and what is the same
+// for all of them.
+type Record struct {
+	Schema  Schema    `json:"schema"`
+	Created time.Time `json:"created"`
+	// Arguments are the command line's words after the program's name.
+	Arguments []string `json:"arguments"`
+	Seed      uint64   `json:"seed"`
+	Quick     bool     `json:"quick"`
+	Program   Program  `json:"program"`
+	Host      Host     `json:"host"`
+	Device    Device   `json:"device"`
+	Cells     []Cell   `json:"cells"`
+
+	// Extra holds fields this version does not know.
+	Extra Extra `json:"-"`
+}
+
+// Program identifies the build that made a record.
+type Program struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision"` // empty if the build carries none
+	Dirty    bool   `json:"dirty"`
+	Go       string `json:"go"`
+}
+
+// Host is the machine around the device.
+type Host struct {
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+	CPUs int    `json:"cpus"`
+}
+
+// Device is what the cells ran on.
+type Device struct {
+	Name        string `json:"name"` // the word after --device
+	Description string `json:"description"`
+}
+
+// CellKey is one thing to train. It is comparable.
+type CellKey struct {
+	Workload   string     `json:"workload"`
+	Batch      int        `json:"batch"` // images a rank and step
+	GPUs       int        `json:"gpus"`  // data-parallel ranks
+	Precision  string     `json:"precision"`
+	Optimizer  string     `json:"optimizer"` // sgd, nesterov, lars
+	EMA        bool       `json:"ema"`
+	Smoothing  float64    `json:"smoothing"`
+	Frozen     bool       `json:"frozen"`
+	Resolution Resolution `json:"resolution"`
+	LastBatch  LastBatch  `json:"last_batch"`
+	Variant    int        `json:"variant"` // the variant timed, 0..5
+	Device     string     `json:"device"`  // cpu, cuda
+	Kernels    string     `json:"kernels"` // whose operators run; "reference" on the CPU
+}
+
+// Resolution holds image sides in pixels; 0 means the model's own.
+type Resolution struct {
+	Begin int `json:"begin"`
+	Final int `json:"final"`
+}
+
+// LastBatch holds the images a rank sees in the last step of a training epoch
+// and of a validation; 0 means a full batch.
+type LastBatch struct {
+	Train int `json:"train"`
+	Val   int `json:"val"`
+}
+
+// DefaultCellKey is what absent key fields mean.
+func DefaultCellKey() CellKey {
+	return CellKey{
+		GPUs: 1, Precision: "fp32", Optimizer: "sgd", Variant: 2, Device: "cpu", Kernels: "reference",
+	}
+}
+
+// ConfigurationKey is one way to run a cell. It is comparable.
+type ConfigurationKey struct {
+	Mode     string `json:"mode"`     // eager, graph, step
+	Sync     string `json:"sync"`     // event, host; inside for mode step
+	Control  string `json:"control"`  // device, host
+	Launcher string `json:"launcher"` // purego, gorgonia; go on the CPU
+	Ranks    string `json:"ranks"`    // threads, processes
+	// DispatchNs is host time burnt before each eager submission.
+	DispatchNs int64 `json:"dispatch_ns"`
+}
+
+// DefaultConfigurationKey is what absent key fields mean.
+func DefaultConfigurationKey() ConfigurationKey {
+	return ConfigurationKey{Mode: "eager", Sync: "event", Control: "device", Launcher: "purego", Ranks: "threads"}
+}
+
+// String is the short name used in tables and messages: "eager/event/device".
+func (k ConfigurationKey) String() string { return k.Mode + "/" + k.Sync + "/" + k.Control }
+
+// Cell is one thing trained, with its configurations inside.
+type Cell struct {
+	Key CellKey `json:"key"`
+	// Steps, Warmup and Blocks are the timed steps of a block, the untimed
+	// steps before it, and the blocks of each configuration.
+	Steps          int             `json:"steps"`
+	Warmup         int             `json:"warmup"`
+	Blocks         int             `json:"blocks"`
+	Variants       []int           `json:"variants"` // prepared, the timed one among them
+	Verify         Verify          `json:"verify"`
+	Memory         Memory          `json:"memory"`
+	Atlas          Atlas           `json:"atlas"`
+	ExecutionTable ExecutionTable  `json:"execution_table"`
+	Warnings       []Warning       `json:"warnings"`
+	Configurations []Configuration `json:"configurations"`
+
+	Extra Extra `json:"-"`
+}
+
+// Verify is the evidence that all modes left the same bits behind.
+type Verify struct {
+	Equal   bool     `json:"equal"`
+	Tensors int      `json:"tensors"`
+	Bytes   int64    `json:"bytes"`
+	Steps   int      `json:"steps"`
+	Modes   []string `json:"modes"`
+}
+
+// Memory is what one rank occupies.
+type Memory struct {
+	ArenaBytes  int64 `json:"arena_bytes"`
+	PinnedBytes int64 `json:"pinned_bytes"`
+}
+
+// Atlas counts slots: Captured + Reused = Filled.
+type Atlas struct {
+	Filled   int `json:"filled"`
+	Captured int `json:"captured"`
+	Reused   int `json:"reused"`
+}
+
+// ExecutionTable is the dense table of (rank, variant, sub-graph) handles.
+type ExecutionTable struct {
+	Entries int   `json:"entries"`
+	Bytes   int64 `json:"bytes"`
+}
+
+// Warning is doubt that travels with the figures: every renderer prints it.
+type Warning struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// Configuration is one way the cell was run.
+type Configuration struct {
+	Key      ConfigurationKey `json:"key"`
+	Metrics  []Metric         `json:"metrics"`
+	Prepare  []Phase          `json:"prepare"` // in the order the phases ran
+	Captures Captures         `json:"captures"`
+	Counts   Counts           `json:"counts"`
+
+	Extra Extra `json:"-"`
+}
+
+// Metric returns the named metric, or nil.
+func (c *Configuration) Metric(name string) *Metric {
+	for i := range c.Metrics {
+		if c.Metrics[i].Name == name {
+			return &c.Metrics[i]
+		}
+	}
+	return nil
+}
+
+// Phase is a named part of preparing the graphs, in host time.
+type Phase struct {
+	Phase string `json:"phase"`
+	Ns    int64  `json:"ns"`
+}
+
+// Captures counts what a run made, over all ranks.
+type Captures struct {
+	Captures   int64 `json:"captures"`
+	Replays    int64 `json:"replays"`
+	Recaptures int64 `json:"recaptures"`
+}
+
+// Counts are per step and rank. nil is unknown, never a guess.
+type Counts struct {
+	Launches   Launches         `json:"launches"`
+	GraphNodes map[string]int64 `json:"graph_nodes"` // by kind
+	Kernels    *int64           `json:"kernels"`
+}
+
+// Launches counts submissions of a step.
+type Launches struct {
+	Host  *int64 `json:"host"` // submitting calls
+	Graph *int64 `json:"graph"`
+	Copy  *int64 `json:"copy"`
+	Sync  *int64 `json:"sync"` // blocking or event joins
+}
+
+// Sample is one observation. Samples stay in the order they were taken.
+type Sample struct {
+	Process  int     `json:"process"`
+	Rank     int     `json:"rank"`
+	Block    int     `json:"block"`
+	Position int     `json:"position"` // of the configuration within the block's order
+	Value    float64 `json:"value"`
+}

@@ -1,0 +1,36 @@
+package walk
+
+import "github.com/tech-renaissance/trbench/workloads"
+
+// Segments lists every segment that a run over the variants may visit, in a
+// fixed order: for a training variant the begin of an epoch, a step on either
+// half and the end; for a validation variant the same of validation; then the
+// stand-alone chain.
+func Segments(variants []workloads.Variant) []workloads.Segment {
+	var out []workloads.Segment
+	for _, v := range variants {
+		begin, step, end := workloads.EpochBegin, workloads.TrainStep, workloads.EpochEnd
+		if v.Val() {
+			begin, step, end = workloads.ValBegin, workloads.ValBatch, workloads.ValEnd
+		}
+		for _, p := range []workloads.Phase{begin, step, end, workloads.Simple} {
+			for _, h := range []workloads.Half{workloads.A, workloads.B} {
+				out = append(out, workloads.Segment{Phase: p, Half: h, Variant: v})
+			}
+		}
+	}
+	return out
+}
+
+// SegmentName is how messages name a segment: "train_step A final/full".
+func SegmentName(s workloads.Segment) string {
+	return s.Phase.String() + " " + s.Half.String() + " " + s.Variant.String()
+}
+
+// SegmentTable maps segments to a T, densely.
+type SegmentTable[T any] struct {
+	cells [workloads.NumPhases][2][workloads.NumVariants]T
+}
+
+// At returns the cell of a segment.
+func (t *SegmentTable[T]) At(s workloads.Segment) *T { return &t.cells[s.Phase][s.Half][s.Variant] }

@@ -1,0 +1,76 @@
+package walk
+
+import "time"
+
+// Sync says how streams are joined.
+type Sync uint8
+
+const (
+	// SyncEvent records an event on the waited stream and makes the waiter
+	// wait for it; the host goes on.
+	SyncEvent Sync = iota
+	// SyncHost blocks the host until the waited stream is idle.
+	SyncHost
+	// SyncInside is mode step's: joins are edges of the one graph.
+	SyncInside
+)
+
+func (s Sync) String() string { return [...]string{"event", "host", "inside"}[s] }
+
+// Counts are what a stretch of the walk submitted, on one rank.
+type Counts struct {
+	Host  int64 // submitting calls
+	Graph int64 // of which graph launches
+	Copy  int64 // transfers submitted, inside graphs or alone
+	Sync  int64 // joins that blocked the host: host joins and host control
+}
+
+// Stats are one rank's clocks and counts since the last reset. The three
+// times are of the host's monotonic clock and add up to the whole time spent
+// in Run, by construction.
+type Stats struct {
+	Segments int64
+	// Submit is spent inside launching calls, SyncWait blocked in joins, in
+	// the wait for a consumed half and in host control's sync, Host in all
+	// the rest: schedule, event record and wait calls, feeding, learning rate.
+	Submit, SyncWait, Host time.Duration
+	Counts                 Counts
+}
+
+// Total is the time spent in Run.
+func (s Stats) Total() time.Duration { return s.Submit + s.SyncWait + s.Host }
+
+// Stopwatch splits a segment's time into submitting, blocked and the rest. It
+// belongs to one rank's thread and allocates nothing.
+type Stopwatch struct {
+	stats         Stats
+	begun, marked time.Time
+	inner         time.Duration // submit and wait since Begin
+}
+
+// Begin starts a segment.
+func (s *Stopwatch) Begin() { s.begun, s.inner = time.Now(), 0 }
+
+// End closes the segment: what was neither submitting nor blocked is the
+// host's own.
+func (s *Stopwatch) End() {
+	s.stats.Host += time.Since(s.begun) - s.inner
+	s.stats.Segments++
+}
+
+// Mark starts a submitting or blocking call.
+func (s *Stopwatch) Mark() { s.marked = time.Now() }
+
+// Submitted ends a submitting call begun by Mark.
+func (s *Stopwatch) Submitted() {
+	d := time.Since(s.marked)
+	s.stats.Submit += d
+	s.inner += d
+}
+
+// Waited ends a blocking call begun by Mark.
+func (s *Stopwatch) Waited() {
+	d := time.Since(s.marked)
+	s.stats.SyncWait += d
+	s.inner += d
+}

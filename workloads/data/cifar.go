@@ -25,12 +25,15 @@ const cifarTestFile = "test_batch.bin"
 
 // FileError is a data file that cannot be used.
 type FileError struct {
-	Dir, File string
+	Dir, File string // File is empty if the folder is at fault
 	Problem   string
 	Err       error // may be nil
 }
 
 func (e *FileError) Error() string {
+	if e.File == "" {
+		return fmt.Sprintf("--data %s %s", e.Dir, e.Problem)
+	}
 	return fmt.Sprintf("--data %s: %s %s", e.Dir, e.File, e.Problem)
 }
 
@@ -44,7 +47,7 @@ func checkCIFAR10(dir string) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			problem = "does not exist"
 		}
-		return &FileError{Dir: dir, File: "the folder", Problem: problem, Err: err}
+		return &FileError{Dir: dir, Problem: problem, Err: err}
 	}
 	for _, name := range append(cifarTrainFiles[:], cifarTestFile) {
 		info, err := os.Stat(filepath.Join(dir, name))

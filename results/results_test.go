@@ -1,0 +1,307 @@
+package results
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func sample() *Record {
+	key := DefaultCellKey()
+	key.Workload, key.Batch, key.Resolution, key.LastBatch = "resnet20-cifar", 4, Resolution{32, 32}, LastBatch{4, 3}
+	configuration := DefaultConfigurationKey()
+	configuration.Launcher = "go"
+	return &Record{
+		Schema:    Schema{SchemaName, SchemaMajor, SchemaMinor},
+		Created:   time.Date(2026, 7, 31, 10, 11, 12, 0, time.UTC),
+		Arguments: []string{"run", "--batch=4"},
+		Seed:      math.MaxUint64,
+		Cells: []Cell{{
+			Key: key, Steps: 10, Warmup: 2, Blocks: 3, Variants: []int{2},
+			Verify:         Verify{Equal: true, Tensors: 3, Bytes: 12, Steps: 4, Modes: []string{"eager", "graph"}},
+			Memory:         Memory{ArenaBytes: 1 << 40, PinnedBytes: 7},
+			Atlas:          Atlas{Filled: 9, Captured: 6, Reused: 3},
+			ExecutionTable: ExecutionTable{Entries: 33, Bytes: 264},
+			Warnings:       []Warning{{"noise", "the blocks differ by 12 %"}},
+			Configurations: []Configuration{{
+				Key: configuration,
+				Metrics: []Metric{
+					NewMetric(StepTimeNs, []Sample{{0, 0, 1, 0, 300}, {0, 0, 0, 1, 100.4}, {0, 0, 2, 0, 200}}),
+					NewMetric(ImagesPerS, []Sample{{0, 0, 0, 0, 0.5}}),
+				},
+				Prepare:  []Phase{{"capture", 12}, {"instantiate", 13}},
+				Captures: Captures{Captures: 20, Replays: 400},
+				Counts:   Counts{Launches: Launches{Host: Count(300)}, GraphNodes: map[string]int64{"kernel": 280}},
+			}},
+		}},
+	}
+}
+
+func encoded(t *testing.T, r *Record) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Encode(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestRoundTrip(t *testing.T) {
+	want := sample()
+	got, err := Decode("x.json", strings.NewReader(encoded(t, want)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("read back\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestUnknownCountIsNull(t *testing.T) {
+	text := encoded(t, sample())
+	for _, want := range []string{`"kernels": null`, `"graph": null`, `"host": 300`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the record has no %s:\n%s", want, text)
+		}
+	}
+}
+
+func TestNewMetric(t *testing.T) {
+	m := sample().Cells[0].Configurations[0].Metrics[0]
+	if m.Value != 200 || m.N != 3 || m.Unit != "ns" || m.Direction != Lower || m.Clock != "host" {
+		t.Errorf("metric %+v", m)
+	}
+	if m.Samples[0].Value != 300 || m.Samples[1].Value != 100 {
+		t.Errorf("samples %v: order or rounding is wrong", m.Samples)
+	}
+	if Median([]float64{4, 1, 3, 2}) != 2.5 || Median(nil) != 0 {
+		t.Error("median of an even number, or of none, is wrong")
+	}
+}
+
+func TestAbsentFieldsAreDefaults(t *testing.T) {
+	r, err := Decode("x", strings.NewReader(`{"schema":{"name":"trbench.record","major":1,"minor":0},
+		"cells":[{"key":{"workload":"w","batch":2},"configurations":[{"key":{"mode":"graph"}},{}]},{}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := DefaultCellKey()
+	want.Workload, want.Batch = "w", 2
+	if r.Cells[0].Key != want {
+		t.Errorf("key %+v, want %+v", r.Cells[0].Key, want)
+	}
+	if k := r.Cells[0].Configurations[0].Key; k.Mode != "graph" || k.Sync != "event" || k.Ranks != "threads" {
+		t.Errorf("configuration key %+v", k)
+	}
+	if r.Cells[1].Key != DefaultCellKey() || r.Cells[0].Configurations[1].Key != DefaultConfigurationKey() {
+		t.Error("an absent key is not the default key")
+	}
+}
+
+func TestUnknownFieldsSurvive(t *testing.T) {
+	in := `{"schema":{"name":"trbench.record","major":1,"minor":7},"later":{"b":1,"a":[1e999]},"Cells":"not cells",
+		"cells":[{"gap":2.50,"configurations":[{"note\"":"x","key":{}}]}]}`
+	r, err := Decode("x", strings.NewReader(in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := encoded(t, r)
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"later":{"b":1,"a":[1e999]}`, `"gap":2.50`, `"note\"":"x"`, `"Cells":"not cells"`, `"minor":7`} {
+		if !strings.Contains(compact.String(), want) {
+			t.Errorf("%s was lost:\n%s", want, compact.String())
+		}
+	}
+	again, err := Decode("x", strings.NewReader(text))
+	if err != nil || encoded(t, again) != text {
+		t.Errorf("a second round trip changed the record (%v)", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	head := `{"schema":{"name":"trbench.record","major":1,"minor":0}`
+	deep := head + `,"x":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`
+	for _, test := range []struct{ name, in, want string }{
+		{"empty", ``, "is empty"},
+		{"cut off", head + `,"cells":[`, "ends in the middle"},
+		{"not JSON", `hello`, "is not JSON"},
+		{"a list", `[]`, "names no schema"},
+		{"no schema", `{"cells":[]}`, "names no schema"},
+		{"foreign", `{"schema":{"name":"other","major":1}}`, `has schema "other", not "trbench.record"`},
+		{"newer", `{"schema":{"name":"trbench.record","major":2,"minor":1}}`, "2.1, which is newer"},
+		{"older", `{"schema":{"name":"trbench.record"}}`, "version 0.0"},
+		{"twice", head + `,"cells":[{"key":{"batch":1,"batch":2}}]}`, `repeats the key "batch"`},
+		{"trailing", head + `} {}`, "has more after the end"},
+		{"deep", deep, "nested more than 100 deep"},
+		{"NaN", head + `,"seed":NaN}`, "is not JSON"},
+		{"huge", head + `,"cells":[{"configurations":[{"metrics":[{"value":1e999}]}]}]}`, "does not fit"},
+		{"wrong type", head + `,"cells":[{"key":{"batch":"four"}}]}`, "cells: key: json: cannot unmarshal string"},
+		{"negative seed", head + `,"seed":-1}`, "seed"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Decode("my.json", strings.NewReader(test.in))
+			var re *ReadError
+			if !errors.As(err, &re) || !strings.HasPrefix(err.Error(), "record my.json: ") || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want a sentence with my.json and %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestSizeLimit(t *testing.T) {
+	text := encoded(t, sample())
+	if _, err := decode("x", strings.NewReader(text), int64(len(text))); err != nil {
+		t.Errorf("a record at the limit: %v", err)
+	}
+	if _, err := decode("x", strings.NewReader(text), int64(len(text))-1); err == nil || !strings.Contains(err.Error(), "larger than the limit") {
+		t.Errorf("a record above the limit: %v", err)
+	}
+}
+
+func TestWriterRefusesNaN(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1)} {
+		r := sample()
+		r.Cells[0].Configurations[0].Metrics[1].Samples[0].Value = v
+		path := filepath.Join(t.TempDir(), "r.json")
+		if _, err := Write(path, r); err == nil || !strings.Contains(err.Error(), "images_per_s") {
+			t.Errorf("%v: got %v", v, err)
+		}
+		wantFiles(t, filepath.Dir(path), 0)
+	}
+}
+
+func wantFiles(t *testing.T, dir string, n int) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != n {
+		t.Errorf("folder %s has %v (%v), want %d files", dir, entries, err, n)
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.json")
+	for range 2 { // the second replaces the first
+		if err := CheckWritable(path); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Write(path, sample())
+		if err != nil || got != path {
+			t.Fatalf("wrote %q, %v", got, err)
+		}
+	}
+	wantFiles(t, dir, 1)
+	if _, err := ReadFile(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWriteThroughLink(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	target, link := filepath.Join(other, "r.json"), filepath.Join(dir, "link.json")
+	if err := os.WriteFile(target, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip(err)
+	}
+	if _, err := Write(link, sample()); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode().IsRegular() {
+		t.Error("the link was replaced by a file")
+	}
+	if _, err := ReadFile(target); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWriteFolderAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder") + string(os.PathSeparator)
+	if err := CheckWritable(dir); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, filepath.Dir(filepath.Dir(filepath.Clean(dir))), 0)
+	const runs = 16
+	var wg sync.WaitGroup
+	for range runs {
+		wg.Go(func() {
+			if _, err := Write(dir, sample()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	wantFiles(t, dir, runs)
+}
+
+func TestUnwritable(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ path, want string }{
+		{"", "name is empty"},
+		{filepath.Join(dir, "none", "r.json"), "none does not exist"},
+		{filepath.Join(file, "r.json"), "not a directory"},
+		{file + "/new/", "not a directory"},
+		{os.DevNull, "neither a file nor a folder"},
+	} {
+		t.Run(test.want, func(t *testing.T) {
+			errs := []error{CheckWritable(test.path)}
+			_, err := Write(test.path, sample())
+			for _, err := range append(errs, err) {
+				var we *WriteError
+				if !errors.As(err, &we) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%q: got %v, want %q", test.path, err, test.want)
+				}
+			}
+		})
+	}
+	wantFiles(t, dir, 1)
+}
+
+func FuzzDecode(f *testing.F) {
+	var b bytes.Buffer
+	if err := Encode(&b, sample()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add([]byte(`{"schema":{"name":"trbench.record","major":1},"cells":[{}],"x":{"y":[null]}}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := Decode("fuzz", bytes.NewReader(in))
+		if err != nil {
+			return
+		}
+		var once bytes.Buffer
+		if err := Encode(&once, r); err != nil {
+			t.Fatalf("a record that was read cannot be written: %v", err)
+		}
+		again, err := Decode("fuzz", bytes.NewReader(once.Bytes()))
+		if err != nil {
+			t.Fatalf("a record that was written cannot be read: %v\n%s", err, once.Bytes())
+		}
+		var twice bytes.Buffer
+		if err := Encode(&twice, again); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
+			t.Fatalf("the second writing differs (%v)", err)
+		}
+	})
+}
+
+func ExampleConfigurationKey_String() {
+	fmt.Println(DefaultConfigurationKey())
+	// Output: eager/event/device
+}

@@ -82,8 +82,14 @@ func (f *Feed) Consumed(s workloads.Stream, h workloads.Half) error {
 	return nil
 }
 
-// advance moves the half once a training step was submitted.
-func (f *Feed) advance(seg workloads.Segment) {
+// Position returns where the feed stands.
+func (f *Feed) Position() Position { return f.pos }
+
+// SetPosition moves it. The rank is drained.
+func (f *Feed) SetPosition(p Position) { f.pos = p }
+
+// Advance moves the half once a segment was submitted.
+func (f *Feed) Advance(seg workloads.Segment) {
 	switch seg.Phase {
 	case workloads.EpochBegin:
 		f.pos.Half = workloads.A

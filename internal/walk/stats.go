@@ -74,3 +74,17 @@ func (s *Stopwatch) Waited() {
 	s.stats.SyncWait += d
 	s.inner += d
 }
+
+// Count adds submissions.
+func (s *Stopwatch) Count(c Counts) {
+	s.stats.Counts.Host += c.Host
+	s.stats.Counts.Graph += c.Graph
+	s.stats.Counts.Copy += c.Copy
+	s.stats.Counts.Sync += c.Sync
+}
+
+// Stats returns the clocks and counts since the last reset.
+func (s *Stopwatch) Stats() Stats { return s.stats }
+
+// Reset sets clocks and counts to zero.
+func (s *Stopwatch) Reset() { s.stats = Stats{} }

@@ -207,7 +207,7 @@ func (w *Walker) Run(seg workloads.Segment) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", SegmentName(seg), err)
 	}
-	w.feed.advance(seg)
+	w.feed.Advance(seg)
 	return nil
 }
 
@@ -272,16 +272,16 @@ func (w *Walker) Drain() error {
 }
 
 // Stats returns the clocks and counts since the last reset.
-func (w *Walker) Stats() Stats { return w.sw.stats }
+func (w *Walker) Stats() Stats { return w.sw.Stats() }
 
 // ResetStats sets clocks and counts to zero.
-func (w *Walker) ResetStats() { w.sw.stats = Stats{} }
+func (w *Walker) ResetStats() { w.sw.Reset() }
 
 // Position returns where the walker stands in its data.
-func (w *Walker) Position() Position { return w.feed.pos }
+func (w *Walker) Position() Position { return w.feed.Position() }
 
 // SetPosition moves it. The rank is drained.
-func (w *Walker) SetPosition(p Position) { w.feed.pos = p }
+func (w *Walker) SetPosition(p Position) { w.feed.SetPosition(p) }
 
 // Progress counts segments and drains.
 func (w *Walker) Progress() int64 { return w.progress.Load() }

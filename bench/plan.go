@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -105,11 +106,14 @@ func (p Plan) Validate(l Limits) error {
 
 func validateCell(c results.CellKey, l Limits) error {
 	for _, n := range []struct {
-		flag  string
-		value int
-	}{{"--batch", c.Batch}, {"--gpus", c.GPUs}} {
+		flag       string
+		value, max int
+	}{{"--batch", c.Batch, MaxBatch}, {"--gpus", c.GPUs, math.MaxInt}} {
 		if n.value < 1 {
 			return &InputError{Name: n.flag, Reason: fmt.Sprintf("must be at least 1, not %d", n.value)}
+		}
+		if n.value > n.max {
+			return &InputError{Name: n.flag, Reason: fmt.Sprintf("must be at most %d, not %d", n.max, n.value)}
 		}
 	}
 	if c.GPUs > l.MaxRanks {
@@ -125,5 +129,21 @@ func validateCell(c results.CellKey, l Limits) error {
 	if min(c.LastBatch.Train, c.LastBatch.Val) < 0 {
 		return &InputError{Name: "--last-batch", Reason: "must be at least 1"}
 	}
+	return validateSpec(c)
+}
+
+// validateSpec asks the workload; what is left for it to refuse is the
+// resolution.
+func validateSpec(c results.CellKey) error {
+	spec, err := Spec(c).Defaults()
+	if err != nil {
+		return &InputError{Name: "--workload", Reason: "cannot be used: " + err.Error()}
+	}
+	if err := spec.Validate(); err != nil {
+		return &InputError{Name: "--resolution", Reason: "cannot be used: " + err.Error()}
+	}
 	return nil
 }
+
+// MaxBatch is the largest batch a workload is built for.
+const MaxBatch = 1 << 16

@@ -1,0 +1,63 @@
+package bench
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+func goodPlan() Plan {
+	c := results.DefaultCellKey()
+	c.Workload, c.Batch = "resnet20-cifar", 4
+	return Plan{
+		Cells:          []results.CellKey{c},
+		Configurations: []results.ConfigurationKey{results.DefaultConfigurationKey()},
+		Steps:          2, Warmup: 1, Blocks: 1,
+	}
+}
+
+func TestValidate(t *testing.T) {
+	if err := goodPlan().Validate(Limits{"cpu", 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*Plan)
+		want   string
+	}{
+		{"nothing", func(p *Plan) { p.Cells = nil }, "the plan has nothing to run"},
+		{"steps", func(p *Plan) { p.Steps = 0 }, "--steps must be at least 1, not 0"},
+		{"warm-up equal", func(p *Plan) { p.Warmup = 2 }, "--warmup must be below --steps: 2 is not below 2"},
+		{"warm-up negative", func(p *Plan) { p.Warmup = -1 }, "--warmup must be at least 0"},
+		{"batch", func(p *Plan) { p.Cells[0].Batch = 0 }, "--batch must be at least 1, not 0"},
+		{"huge batch", func(p *Plan) { p.Cells[0].Batch = 1 << 40 }, "--batch must be at most 65536"},
+		{"gpus", func(p *Plan) { p.Cells[0].GPUs = 2 }, "--gpus asks for 2, but device cpu has 1"},
+		{"last batch", func(p *Plan) { p.Cells[0].LastBatch.Train = 5 }, "--last-batch must not exceed --batch: 5 is more than 4"},
+		{"resolution", func(p *Plan) { p.Cells[0].Resolution.Begin = 33 }, "--resolution cannot be used: begin resolution 33"},
+		{"workload", func(p *Plan) { p.Cells[0].Workload = "vgg" }, "--workload cannot be used"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := goodPlan()
+			test.change(&p)
+			err := p.Validate(Limits{"cpu", 1})
+			var in *InputError
+			if !errors.As(err, &in) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCompleteMakesEqualCellsEqual(t *testing.T) {
+	a, err := Complete(goodPlan().Cells[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := goodPlan().Cells[0]
+	b.Resolution, b.LastBatch = results.Resolution{Begin: 32, Final: 32}, results.LastBatch{Train: 4, Val: 4}
+	if a != b {
+		t.Errorf("completed %+v, want %+v", a, b)
+	}
+}

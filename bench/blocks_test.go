@@ -1,0 +1,210 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// fakeSession keeps a counter as its only state and writes down what happens.
+type fakeSession struct {
+	value, kept int
+	log         []string
+	executors   map[results.ConfigurationKey]*fakeExecutor
+	broken      string // the mode whose steps count double
+	failing     string // the mode whose steps fail
+}
+
+type fakeExecutor struct {
+	s     *fakeSession
+	key   results.ConfigurationKey
+	steps int
+}
+
+type fakeState int
+
+func (s *fakeSession) Executor(k results.ConfigurationKey) (Executor, error) {
+	if s.executors == nil {
+		s.executors = map[results.ConfigurationKey]*fakeExecutor{}
+	}
+	if s.executors[k] == nil {
+		s.log = append(s.log, "prepare "+k.Mode)
+		s.executors[k] = &fakeExecutor{s: s, key: k}
+	}
+	return s.executors[k], nil
+}
+
+func (s *fakeSession) Snapshot() error { s.kept = s.value; return nil }
+func (s *fakeSession) Restore() error {
+	s.value = s.kept
+	s.log = append(s.log, "restore")
+	return nil
+}
+
+func (x *fakeExecutor) Begin() error { return nil }
+func (x *fakeExecutor) Submit(n int) error {
+	if x.s.failing == x.key.Mode {
+		return errors.New("node conv1: no")
+	}
+	x.s.log = append(x.s.log, fmt.Sprintf("%s %d", x.key.Mode, n))
+	x.s.value += n
+	if x.s.broken == x.key.Mode {
+		x.s.value += n
+	}
+	return nil
+}
+func (x *fakeExecutor) Wait() error                { return nil }
+func (x *fakeExecutor) Rehearse(n int) error       { return x.Submit(n) }
+func (x *fakeExecutor) State() (State, error)      { return fakeState(x.s.value), nil }
+func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3 * time.Nanosecond}, {4, 5, 6}} }
+func (x *fakeExecutor) Counts() results.Counts     { return results.Counts{Kernels: results.Count(7)} }
+func (x *fakeExecutor) Costs() []results.Phase     { return []results.Phase{{Phase: "capture", Ns: 9}} }
+func (x *fakeExecutor) Captures() results.Captures { return results.Captures{Captures: 1} }
+
+func (s fakeState) Tensors() int { return 1 }
+func (s fakeState) Bytes() int64 { return 8 }
+func (s fakeState) Diff(r State) *Difference {
+	if s == r.(fakeState) {
+		return nil
+	}
+	return &Difference{Tensor: "counter", Detail: fmt.Sprintf("%d, not %d", s, r)}
+}
+
+func modes(names ...string) []results.ConfigurationKey {
+	var out []results.ConfigurationKey
+	for _, n := range names {
+		k := results.DefaultConfigurationKey()
+		k.Mode = n
+		out = append(out, k)
+	}
+	return out
+}
+
+func TestCheck(t *testing.T) {
+	for _, c := range []struct{ name, broken, want string }{
+		{"equal", "", ""},
+		{"one mode differs", "step", "tensor counter, element 0: 8, not 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := &fakeSession{broken: c.broken}
+			keys := modes("graph", "step")
+			v, err := Check(context.Background(), s, modes("eager")[0], keys, 4)
+			if c.want == "" {
+				if err != nil || !v.Equal || len(v.Modes) != 3 || v.Steps != 4 || v.Bytes != 8 {
+					t.Fatalf("got %+v, %v", v, err)
+				}
+				if s.value != 0 {
+					t.Errorf("the check left the session at %d", s.value)
+				}
+				return
+			}
+			var d *DisagreementError
+			if !errors.As(err, &d) || d.Other.Mode != "step" || v.Equal || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("got %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+func TestMeasurePhasesInOrder(t *testing.T) {
+	s := &fakeSession{}
+	p := Schedule{Steps: 5, Blocks: 2, Warmup: 3, Single: 2, Seed: 1, Images: 8}
+	got, err := Measure(context.Background(), s, modes("eager", "graph"), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := []string{"eager", "graph"}
+	if Order(2, 2, 1)[0][0] == 1 {
+		slices.Reverse(first)
+	}
+	want := []string{"prepare eager", "prepare graph", "restore", "eager 3", "restore", "graph 3"}
+	for _, m := range []string{first[0], first[1], first[1], first[0]} {
+		want = append(want, "restore", m+" 5", m+" 1", m+" 1")
+	}
+	want = append(want, "restore")
+	if !reflect.DeepEqual(s.log, want) {
+		t.Errorf("order\n%v, want\n%v", s.log, want)
+	}
+	for _, c := range got {
+		for name, n := range map[string]int{results.StepTimeNs: 2, results.ImagesPerS: 2, results.LatencyNs: 4,
+			results.SubmitTimeNs: 8, results.SyncWaitNs: 8, results.HostTimeNs: 8} {
+			m := c.Metric(name)
+			if m == nil || m.N != n {
+				t.Errorf("%s: %s has %+v, want %d samples", c.Key, name, m, n)
+			}
+		}
+		if m := c.Metric(results.SubmitTimeNs); m.Samples[1].Rank != 1 || m.Samples[1].Value != 4 {
+			t.Errorf("sample of rank 1: %+v", m.Samples[1])
+		}
+		if c.Prepare[0].Ns != 9 || *c.Counts.Kernels != 7 || c.Captures.Captures != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestMeasureStops(t *testing.T) {
+	t.Run("a failing step", func(t *testing.T) {
+		s := &fakeSession{failing: "graph"}
+		got, err := Measure(context.Background(), s, modes("eager", "graph"), Schedule{Steps: 1, Blocks: 1}, nil)
+		if got != nil || err == nil || !strings.Contains(err.Error(), "node conv1") {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	})
+	t.Run("cancelled", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		s := &fakeSession{}
+		blocks := 0
+		_, err := Measure(ctx, s, modes("eager"), Schedule{Steps: 1, Blocks: 9}, func(string) {
+			if blocks++; blocks == 3 {
+				cancel()
+			}
+		})
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestOrder(t *testing.T) {
+	got := Order(4, 6, 3)
+	for b := range got {
+		sorted := slices.Sorted(slices.Values(got[b]))
+		if !slices.Equal(sorted, []int{0, 1, 2, 3}) {
+			t.Errorf("block %d: %v", b, got[b])
+		}
+		if b%2 == 1 {
+			back := slices.Clone(got[b])
+			slices.Reverse(back)
+			if !slices.Equal(back, got[b-1]) {
+				t.Errorf("block %d is %v after %v", b, got[b], got[b-1])
+			}
+		}
+	}
+	if !reflect.DeepEqual(got, Order(4, 6, 3)) {
+		t.Error("the same seed gave another order")
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		in   []float64
+		want Summary
+	}{
+		{"none", nil, Summary{}},
+		{"one", []float64{4}, Summary{1, 4, 4, 4}},
+		{"eleven", []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, Summary{11, 5, 1, 9}},
+		{"two", []float64{1, 3}, Summary{2, 2, 1.2, 2.8}},
+	} {
+		if got := Summarize(c.in); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}

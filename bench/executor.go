@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// Session is one cell opened on a device: one memory that all its
+// configurations share. It is used from one goroutine.
+type Session interface {
+	// Executor prepares a configuration, once; asking again returns the same.
+	// The session stays at its snapshot.
+	Executor(k results.ConfigurationKey) (Executor, error)
+	// Snapshot keeps everything a step can see or change; Restore brings it
+	// back. Both need every executor to be waited for.
+	Snapshot() error
+	Restore() error
+}
+
+// Executor runs one configuration of a session.
+type Executor interface {
+	// Begin brings a restored session to where steps can be submitted (the
+	// begin of an epoch), and waits for it.
+	Begin() error
+	// Submit queues steps, back to back. It returns when they are submitted,
+	// which may be before they are done.
+	Submit(steps int) error
+	// Wait blocks until all that was submitted is done and returns its first
+	// failure.
+	Wait() error
+	// Rehearse runs the check's script from a restored session: every segment
+	// the configuration can be timed on, with at least the given steps, and
+	// waits for it.
+	Rehearse(steps int) error
+	// State copies what lives across steps.
+	State() (State, error)
+	// Clocks returns the host's clocks since the last call, one element a
+	// rank, and resets them.
+	Clocks() []Clocks
+	// Counts are per step and rank; Costs the one-off costs, by phase;
+	// Captures what was made so far.
+	Counts() results.Counts
+	Costs() []results.Phase
+	Captures() results.Captures
+}
+
+// Clocks is where a rank's host thread spent its time while submitting.
+type Clocks struct {
+	Submit, SyncWait, Host time.Duration
+}
+
+// State is a copy of what lives across steps, on all ranks.
+type State interface {
+	// Tensors and Bytes are what a comparison covers.
+	Tensors() int
+	Bytes() int64
+	// Diff returns the first difference from a reference of the same session,
+	// in rank and offset order, or nil.
+	Diff(reference State) *Difference
+}
+
+// Difference places the first bits that differ.
+type Difference struct {
+	Rank   int
+	Tensor string
+	Index  int64  // element
+	Detail string // both values and their distance
+}

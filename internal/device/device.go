@@ -174,6 +174,7 @@ var (
 	ErrCaptureIsolation   = errors.New("a captured stream waits for work outside the capture")
 	ErrCaptureActive      = errors.New("the stream is already being captured")
 	ErrCaptureEvent       = errors.New("an event recorded in a capture cannot be waited for by the host")
+	ErrWrongThread        = errors.New("the call must be made on the rank's thread")
 	ErrSealed             = errors.New("the arena is sealed")
 )
 

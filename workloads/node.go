@@ -14,6 +14,8 @@ type Node struct {
 	Collective bool
 	// DeviceControl marks a node that runs only with --control=device.
 	DeviceControl bool
+
+	seq int // build order, for [Workload.CheckOrder]
 }
 
 // Operand is a tensor as one variant uses it.
@@ -72,8 +74,9 @@ func (p Phase) String() string {
 // covers.
 type Segment struct {
 	Phase   Phase
-	Half    Half // the half trained or validated on; for EpochEnd and ValEnd the last one used
+	Half    Half // the half trained or validated on
 	Variant Variant
+	First   bool // ValBatch: the first of a validation
 }
 
 // ActionKind is what a schedule entry does.

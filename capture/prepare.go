@@ -172,7 +172,7 @@ func (s *Set) warmUp() (int, error) {
 			return err
 		})
 		if err != nil {
-			return n, err
+			return n, fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
 	if s.group.Ranks() == 1 {
@@ -227,7 +227,7 @@ func (s *Set) warmUpRank(r device.Rank, collective bool) (int, error) {
 func (s *Set) fillBoth(r device.Rank, v workloads.Variant) error {
 	for _, h := range []workloads.Half{workloads.A, workloads.B} {
 		if err := s.cfg.Feeders[r.ID()](v, h, 0, walk.HalfBytes(s.w, r.Pinned(), h)); err != nil {
-			return fmt.Errorf("rank %d: feed half %s for %s: %w", r.ID(), h, v, err)
+			return fmt.Errorf("feed half %s for %s: %w", h, v, err)
 		}
 	}
 	return nil
@@ -240,7 +240,7 @@ func (s *Set) captureAlone(recorders []*recorder, units []int) (int, error) {
 		return r.Do(func() (err error) {
 			for _, i := range units {
 				if s.graphs[r.ID()][i], err = recorders[r.ID()].capture(&s.layout.units[i]); err != nil {
-					return err
+					return fmt.Errorf("rank %d: %w", r.ID(), err)
 				}
 			}
 			return nil

@@ -30,7 +30,7 @@ func newRecorder(r device.Rank, t *walk.Table, control workloads.Control) (*reco
 // submit. After an error nothing is left capturing and no graph is left open.
 func (c *recorder) capture(u *unit) (graph device.Graph, err error) {
 	fail := func(call string, err error) error {
-		return fmt.Errorf("rank %d: capture %s: %s: %w", c.rank.ID(), u.name, call, err)
+		return fmt.Errorf("capture %s: %s: %w", u.name, call, err)
 	}
 	if err := c.rank.BeginCapture(u.origin, device.CaptureThreadLocal); err != nil {
 		return nil, fail("begin on "+u.origin.String(), err)

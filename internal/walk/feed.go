@@ -18,7 +18,7 @@ type Feeder func(v workloads.Variant, half workloads.Half, index int64, dst []by
 type Position struct {
 	// Train and Val are the batches fed so far in each split.
 	Train, Val int64
-	// Half is the half that the next training step runs on.
+	// Half is the half that the next step or validation batch runs on.
 	Half workloads.Half
 }
 
@@ -41,7 +41,7 @@ func NewFeed(r device.Rank, w *workloads.Workload, feeder Feeder) (*Feed, error)
 		f.half[h] = HalfBytes(w, pinned, h)
 		e, err := r.NewEvent("consumed " + h.String())
 		if err != nil {
-			return nil, fmt.Errorf("rank %d: event for the consumed half %s: %w", r.ID(), h, err)
+			return nil, fmt.Errorf("event for the consumed half %s: %w", h, err)
 		}
 		f.consumed[h] = e
 	}
@@ -91,9 +91,9 @@ func (f *Feed) SetPosition(p Position) { f.pos = p }
 // Advance moves the half once a segment was submitted.
 func (f *Feed) Advance(seg workloads.Segment) {
 	switch seg.Phase {
-	case workloads.EpochBegin:
+	case workloads.EpochBegin, workloads.ValBegin:
 		f.pos.Half = workloads.A
-	case workloads.TrainStep:
+	case workloads.TrainStep, workloads.ValBatch:
 		f.pos.Half = seg.Half.Other()
 	}
 }

@@ -16,6 +16,9 @@ func Segments(variants []workloads.Variant) []workloads.Segment {
 		for _, p := range []workloads.Phase{begin, step, end, workloads.Simple} {
 			for _, h := range []workloads.Half{workloads.A, workloads.B} {
 				out = append(out, workloads.Segment{Phase: p, Half: h, Variant: v})
+				if p == workloads.ValBatch {
+					out = append(out, workloads.Segment{Phase: p, Half: h, Variant: v, First: true})
+				}
 			}
 		}
 	}
@@ -24,13 +27,23 @@ func Segments(variants []workloads.Variant) []workloads.Segment {
 
 // SegmentName is how messages name a segment: "train_step A final/full".
 func SegmentName(s workloads.Segment) string {
-	return s.Phase.String() + " " + s.Half.String() + " " + s.Variant.String()
+	name := s.Phase.String() + " " + s.Half.String() + " " + s.Variant.String()
+	if s.First {
+		name += " (first)"
+	}
+	return name
 }
 
 // SegmentTable maps segments to a T, densely.
 type SegmentTable[T any] struct {
-	cells [workloads.NumPhases][2][workloads.NumVariants]T
+	cells [workloads.NumPhases][2][workloads.NumVariants][2]T
 }
 
 // At returns the cell of a segment.
-func (t *SegmentTable[T]) At(s workloads.Segment) *T { return &t.cells[s.Phase][s.Half][s.Variant] }
+func (t *SegmentTable[T]) At(s workloads.Segment) *T {
+	first := 0
+	if s.First {
+		first = 1
+	}
+	return &t.cells[s.Phase][s.Half][s.Variant][first]
+}

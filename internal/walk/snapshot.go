@@ -32,7 +32,7 @@ func TakeSnapshot(r device.Rank, w *workloads.Workload) (*Snapshot, error) {
 	for _, reg := range keep {
 		c := chunk{reg, make([]byte, reg.Bytes)}
 		if err := r.Read(reg, c.data); err != nil {
-			return nil, fmt.Errorf("rank %d: snapshot of %s: %w", r.ID(), reg, err)
+			return nil, fmt.Errorf("snapshot of %s: %w", reg, err)
 		}
 		s.kept = append(s.kept, c)
 	}
@@ -46,7 +46,7 @@ func TakeSnapshot(r device.Rank, w *workloads.Workload) (*Snapshot, error) {
 func (s *Snapshot) Restore(r device.Rank) error {
 	for _, c := range s.kept {
 		if err := r.Write(c.region, c.data); err != nil {
-			return fmt.Errorf("rank %d: restore %s: %w", r.ID(), c.region, err)
+			return fmt.Errorf("restore %s: %w", c.region, err)
 		}
 	}
 	for _, reg := range s.poison {
@@ -54,7 +54,7 @@ func (s *Snapshot) Restore(r device.Rank) error {
 			part := reg
 			part.Bytes = min(reg.Bytes, int64(len(poison)))
 			if err := r.Write(part, poison[:part.Bytes]); err != nil {
-				return fmt.Errorf("rank %d: clear %s: %w", r.ID(), part, err)
+				return fmt.Errorf("clear %s: %w", part, err)
 			}
 			reg.Off += part.Bytes
 			reg.Bytes -= part.Bytes

@@ -60,7 +60,7 @@ func Prepare(r device.Rank, w *workloads.Workload, variants []workloads.Variant)
 			if !ok {
 				var err error
 				if pair, err = t.prepareSlot(r, id, slot.Owner); err != nil {
-					return nil, fmt.Errorf("rank %d: prepare %s (%s): %w", r.ID(), id, slot.Owner, err)
+					return nil, fmt.Errorf("prepare %s (%s): %w", id, slot.Owner, err)
 				}
 				made[k] = pair
 				t.owned++

@@ -85,15 +85,13 @@ func NewWalker(r device.Rank, t *Table, cfg Config, l Launcher, feeder Feeder) (
 		return nil, err
 	}
 	if cfg.Control == workloads.ControlHost {
-		if w.control, err = newHostControl(r, t.w); err != nil {
-			return nil, err
-		}
+		w.control = newHostControl(r, t.w)
 	}
 	ev := NewEvents(r)
 	for _, seg := range Segments(t.variants) {
 		p, err := compile(t.w.Schedule(seg), cfg, ev)
 		if err != nil {
-			return nil, fmt.Errorf("rank %d: schedule of %s: %w", r.ID(), SegmentName(seg), err)
+			return nil, fmt.Errorf("schedule of %s: %w", SegmentName(seg), err)
 		}
 		*w.programs.At(seg), *w.known.At(seg) = p, true
 	}

@@ -20,6 +20,8 @@ type Position struct {
 	Train, Val int64
 	// Half is the half that the next step or validation batch runs on.
 	Half workloads.Half
+	// First says that no batch of the current validation was submitted yet.
+	First bool
 }
 
 // Feed keeps the two pinned halves of a rank: it waits until the device has
@@ -92,8 +94,8 @@ func (f *Feed) SetPosition(p Position) { f.pos = p }
 func (f *Feed) Advance(seg workloads.Segment) {
 	switch seg.Phase {
 	case workloads.EpochBegin, workloads.ValBegin:
-		f.pos.Half = workloads.A
+		f.pos.Half, f.pos.First = workloads.A, true
 	case workloads.TrainStep, workloads.ValBatch:
-		f.pos.Half = seg.Half.Other()
+		f.pos.Half, f.pos.First = seg.Half.Other(), false
 	}
 }

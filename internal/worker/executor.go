@@ -1,0 +1,283 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/capture"
+	"github.com/tech-renaissance/trbench/eager"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// Executor is one configuration of a session. It is used from the session's
+// goroutine.
+type Executor struct {
+	s       *Session
+	key     results.ConfigurationKey
+	runners []walk.Runner
+	set     *capture.Set // nil for eager
+	// replays are graph launches of all ranks so far, submitted the steps
+	// since the last call of Clocks; counts are of one rank over the steps
+	// between the last two calls.
+	replays   int64
+	submitted int
+	counts    walk.Counts
+	counted   int
+}
+
+var _ bench.Executor = (*Executor)(nil)
+
+// Executor prepares a configuration, or returns the one prepared before. Its
+// captures are shared with configurations that differ in joins alone. Memory
+// is as before when it returns.
+func (s *Session) Executor(k results.ConfigurationKey) (*Executor, error) {
+	if x := s.made[k]; x != nil {
+		return x, nil
+	}
+	cfg, err := parseKey(k)
+	if err != nil {
+		return nil, err
+	}
+	x := &Executor{s: s, key: k, runners: make([]walk.Runner, s.group.Ranks())}
+	if k.Mode != "eager" {
+		if x.set, err = s.capture(k.Mode, cfg.Control); err != nil {
+			return nil, err
+		}
+	}
+	err = s.each(func(r device.Rank) (err error) {
+		i := r.ID()
+		var l walk.Launcher
+		switch k.Mode {
+		case "step":
+			x.runners[i], err = x.set.Runner(r, s.feeders[i])
+			return err
+		case "graph":
+			l = x.set.Launcher(i)
+		default:
+			l = &eager.Launcher{Table: s.tables[i], Control: cfg.Control, Dispatch: time.Duration(k.DispatchNs)}
+		}
+		x.runners[i], err = walk.NewWalker(r, s.tables[i], cfg, l, s.feeders[i])
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.made[k] = x
+	s.order = append(s.order, x)
+	return x, nil
+}
+
+func (s *Session) capture(mode string, control workloads.Control) (*capture.Set, error) {
+	k := setKey{capture.Graph, control}
+	if mode == "step" {
+		k.mode = capture.Step
+	}
+	if set := s.sets[k]; set != nil {
+		return set, nil
+	}
+	set, err := capture.Prepare(s.group, s.w, s.tables, capture.Config{Mode: k.mode, Control: control, Feeders: s.feeders})
+	if err != nil {
+		return nil, err
+	}
+	s.sets[k] = set
+	return set, nil
+}
+
+// parseKey checks a configuration against what can be run.
+func parseKey(k results.ConfigurationKey) (cfg walk.Config, err error) {
+	bad := func(why string) (walk.Config, error) {
+		return cfg, fmt.Errorf("configuration %s: %s", k, why)
+	}
+	switch k.Mode {
+	case "eager", "graph", "step":
+	default:
+		return bad("unknown mode; known: eager, graph, step")
+	}
+	switch k.Sync {
+	case "event":
+		cfg.Sync = walk.SyncEvent
+	case "host":
+		cfg.Sync = walk.SyncHost
+	case "inside":
+		cfg.Sync = walk.SyncInside
+	default:
+		return bad("unknown sync; known: event, host, inside")
+	}
+	switch k.Control {
+	case "device":
+	case "host":
+		cfg.Control = workloads.ControlHost
+	default:
+		return bad("unknown control; known: device, host")
+	}
+	switch {
+	case (k.Mode == "step") != (cfg.Sync == walk.SyncInside):
+		return bad("mode step joins inside its graph, the others by event or host")
+	case k.Mode == "step" && cfg.Control == workloads.ControlHost:
+		return bad("mode step has device control only")
+	case k.DispatchNs < 0 || k.DispatchNs > 0 && k.Mode != "eager":
+		return bad("dispatch time is burnt before eager submissions only, and is not negative")
+	}
+	return cfg, nil
+}
+
+// Key is the configuration.
+func (x *Executor) Key() results.ConfigurationKey { return x.key }
+
+// Set is what the configuration captured, nil for eager.
+func (x *Executor) Set() *capture.Set { return x.set }
+
+// Submit runs steps of the timed variant, halves alternating, from where the
+// executor stands. It returns when all ranks have submitted.
+func (x *Executor) Submit(steps int) error {
+	seg := workloads.Segment{Phase: workloads.TrainStep, Variant: x.s.opts.Timed}
+	if seg.Variant.Val() {
+		seg.Phase = workloads.ValBatch
+	}
+	x.submitted += steps
+	return x.each(func(r walk.Runner) error {
+		seg := seg
+		for range steps {
+			p := r.Position()
+			seg.Half = p.Half
+			seg.First = seg.Phase == workloads.ValBatch && p.First
+			if err := r.Run(seg); err != nil {
+				return err
+			}
+			// The last batch of an epoch transfers no next one, so each such
+			// step is an epoch of its own.
+			if seg.Phase == workloads.TrainStep && seg.Variant.Last() {
+				if err := r.Run(workloads.Segment{Phase: workloads.EpochBegin, Variant: seg.Variant}); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// Run submits segments on all ranks.
+func (x *Executor) Run(segments ...workloads.Segment) error {
+	return x.each(func(r walk.Runner) error {
+		for _, seg := range segments {
+			if err := r.Run(seg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each runs f on every rank. After a failure all ranks are drained, so that
+// none is left waiting for one that gave up, and what they report follows the
+// first error.
+func (x *Executor) each(f func(walk.Runner) error) error {
+	err := x.s.each(func(r device.Rank) error { return f(x.runners[r.ID()]) })
+	if err == nil {
+		return nil
+	}
+	var stall *StallError
+	if errors.As(err, &stall) {
+		return err
+	}
+	return errors.Join(err, x.Wait())
+}
+
+// Wait drains all ranks.
+func (x *Executor) Wait() error {
+	return x.s.each(func(r device.Rank) error { return x.runners[r.ID()].Drain() })
+}
+
+// Begin starts an epoch, or a validation, of the timed variant and waits.
+func (x *Executor) Begin() error {
+	seg := workloads.Segment{Phase: workloads.EpochBegin, Variant: x.s.opts.Timed}
+	if seg.Variant.Val() {
+		seg.Phase = workloads.ValBegin
+	}
+	if err := x.Run(seg); err != nil {
+		return err
+	}
+	return x.Wait()
+}
+
+// Rehearse runs [Script] over the prepared variants and waits.
+func (x *Executor) Rehearse(steps int) error {
+	if err := x.Run(Script(x.s.opts.Variants, steps)...); err != nil {
+		return err
+	}
+	return x.Wait()
+}
+
+// Clocks returns and resets every rank's clocks. The ranks are not submitting.
+func (x *Executor) Clocks() []bench.Clocks {
+	out := make([]bench.Clocks, len(x.runners))
+	for i, r := range x.runners {
+		st := r.Stats()
+		r.ResetStats()
+		out[i] = bench.Clocks{Submit: st.Submit, SyncWait: st.SyncWait, Host: st.Host}
+		x.replays += st.Counts.Graph
+		if i == 0 && x.submitted > 0 {
+			x.counts, x.counted = st.Counts, x.submitted
+		}
+	}
+	x.submitted = 0
+	return out
+}
+
+// Counts are those of the last steps between two calls of Clocks, per step. Kernels and graph nodes are the captured twin's: this configuration's
+// own graphs or, for eager, those of a captured configuration of the session;
+// unknown if there is none.
+func (x *Executor) Counts() results.Counts {
+	var c results.Counts
+	if n, l := int64(x.counted), x.counts; n > 0 {
+		c.Launches = results.Launches{Host: results.Count(l.Host / n), Graph: results.Count(l.Graph / n),
+			Copy: results.Count(l.Copy / n), Sync: results.Count(l.Sync / n)}
+	}
+	set := x.set
+	for _, other := range x.s.order {
+		if set == nil {
+			set = other.set
+		}
+	}
+	if set == nil {
+		return c
+	}
+	seg := workloads.Segment{Phase: workloads.TrainStep, Variant: x.s.opts.Timed}
+	if seg.Variant.Val() {
+		seg.Phase = workloads.ValBatch
+	}
+	c.GraphNodes = map[string]int64{}
+	for kind, n := range set.Nodes(seg) {
+		c.GraphNodes[kind] = int64(n)
+	}
+	c.Kernels = results.Count(c.GraphNodes["kernel"])
+	return c
+}
+
+// Costs are the one-off costs by phase, in host time over all ranks: preparing
+// the operators, which all configurations share, then the capture's phases.
+func (x *Executor) Costs() []results.Phase {
+	out := []results.Phase{{Phase: "prepare_operators", Ns: x.s.tableTime.Nanoseconds()}}
+	if x.set != nil {
+		for _, p := range x.set.Phases() {
+			out = append(out, results.Phase{Phase: p.Name, Ns: p.Time.Nanoseconds()})
+		}
+	}
+	return out
+}
+
+// Captures counts over all ranks. Nothing is captured twice: a session's
+// addresses never move.
+func (x *Executor) Captures() results.Captures {
+	if x.set == nil {
+		return results.Captures{}
+	}
+	x.Clocks()
+	n := int64(x.set.Captured() * len(x.runners))
+	return results.Captures{Captures: n, Replays: n + x.replays}
+}

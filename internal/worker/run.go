@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+	"github.com/tech-renaissance/trbench/workloads/data"
+)
+
+// VerifySteps and QuickVerifySteps are the training steps of the check before
+// anything is timed. Both train on A and on B.
+const (
+	VerifySteps      = 4
+	QuickVerifySteps = 2
+)
+
+// RunCell builds a cell on the device, checks that all its configurations
+// leave the same bits behind, and times them. It runs on the caller's
+// goroutine and ends early if ctx does, between steps. If two configurations
+// differ nothing is timed and the error is a [*bench.DisagreementError]; no
+// error leaves a cell behind.
+func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *results.Cell, err error) {
+	progress := req.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
+	variant := workloads.Variant(req.Cell.Variant)
+	if req.Cell.Variant < 0 || variant >= workloads.NumVariants {
+		return nil, fmt.Errorf("variant %d: must be 0 to %d", req.Cell.Variant, workloads.NumVariants-1)
+	}
+	if len(req.Configurations) == 0 {
+		return nil, errors.New("the request names no configuration")
+	}
+	progress("build " + req.Cell.Workload)
+	w, err := workloads.New(bench.Spec(req.Cell), dev.Target())
+	if err != nil {
+		return nil, fmt.Errorf("build workload: %w", err)
+	}
+	source, err := data.Open(req.Data, w.Classes())
+	if err != nil {
+		return nil, err
+	}
+	variants := []workloads.Variant{variant}
+	if req.PrepareAll {
+		variants = allVariants()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	progress("prepare operators")
+	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+
+	steps := VerifySteps
+	if req.Quick {
+		steps = QuickVerifySteps
+	}
+	progress(fmt.Sprintf("check that %d configurations agree", len(req.Configurations)))
+	verify, err := s.Check(ctx, req.Configurations, steps)
+	if err != nil {
+		var d *bench.DisagreementError
+		if errors.As(err, &d) {
+			d.Cell = req.Cell
+		}
+		return nil, err
+	}
+	plan := bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Warmup: req.Warmup, Seed: req.Seed}
+	plan.Single = singleSteps(req)
+	images, _ := w.Shape(variant)
+	plan.Images = images * w.Spec.Ranks
+	configurations, err := bench.Measure(ctx, s.Bench(), req.Configurations, plan, progress)
+	if err != nil {
+		return nil, err
+	}
+	return s.cell(req, verify, configurations), nil
+}
+
+// singleSteps is how many steps of a block are timed one by one.
+func singleSteps(req bench.CellRequest) int {
+	if req.Quick {
+		return min(req.Steps, 2)
+	}
+	return max(req.Steps/2, 1)
+}
+
+func allVariants() []workloads.Variant {
+	var all []workloads.Variant
+	for v := range workloads.NumVariants {
+		all = append(all, v)
+	}
+	return all
+}
+
+// cell describes what was run.
+func (s *Session) cell(req bench.CellRequest, verify results.Verify, configurations []results.Configuration) *results.Cell {
+	size := s.Table().Size()
+	c := &results.Cell{
+		Key: req.Cell, Steps: req.Steps, Warmup: req.Warmup, Blocks: req.Blocks,
+		Verify: verify,
+		Memory: results.Memory{ArenaBytes: s.w.ArenaBytes, PinnedBytes: s.w.PinnedBytes},
+		Atlas:  results.Atlas{Filled: size.Filled, Captured: size.Owned, Reused: size.Filled - size.Owned},
+		ExecutionTable: results.ExecutionTable{
+			Entries: size.Entries * s.group.Ranks(), Bytes: size.Bytes * int64(s.group.Ranks()),
+		},
+		Configurations: configurations,
+	}
+	if complete, err := bench.Complete(req.Cell); err == nil {
+		c.Key = complete
+	}
+	for _, v := range s.opts.Variants {
+		c.Variants = append(c.Variants, int(v))
+	}
+	slices.Sort(c.Variants)
+	if s.group.Ranks() > 1 && c.Key.Device == "cpu" {
+		c.Warnings = append(c.Warnings, results.Warning{Code: "ranks_share_cores",
+			Text: "the ranks share this machine's cores, so their step times are not those of as many devices"})
+	}
+	return c
+}

@@ -1,0 +1,306 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/capture"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+	"github.com/tech-renaissance/trbench/workloads/data"
+)
+
+// Options open a session.
+type Options struct {
+	// Variants are prepared; Timed, one of them, is what Submit runs.
+	Variants []workloads.Variant
+	Timed    workloads.Variant
+	// Seed gives the weights.
+	Seed uint64
+	// Source fills the batches.
+	Source data.Source
+	// Feeder, if set, replaces Source: the feeder of each rank.
+	Feeder func(rank int) walk.Feeder
+	// StallAfter is how long no rank may make progress, in submissions or in
+	// operators, before a run is given up with a diagnosis; 0 means 5 minutes.
+	StallAfter time.Duration
+}
+
+// Session is one cell opened on a device. It is used from one goroutine, which
+// is not a rank's.
+type Session struct {
+	w       *workloads.Workload
+	group   device.Group
+	opts    Options
+	tables  []*walk.Table
+	feeders []walk.Feeder
+	kept    []*walk.Snapshot
+	sets    map[setKey]*capture.Set
+	made    map[results.ConfigurationKey]*Executor
+	order   []*Executor
+	// tableTime is what preparing the operators took.
+	tableTime time.Duration
+	// stuck is the diagnosis of a run that was given up; the ranks cannot be
+	// used after it.
+	stuck error
+}
+
+// setKey names what captures can be shared by: how streams are joined between
+// graphs is no part of them.
+type setKey struct {
+	mode    capture.Mode
+	control workloads.Control
+}
+
+// Open opens the device, fills the arenas, prepares every operator and takes
+// the first snapshot. The caller closes the session.
+func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err error) {
+	if len(o.Variants) == 0 {
+		return nil, errors.New("worker: no variant to prepare")
+	}
+	if o.StallAfter == 0 {
+		o.StallAfter = 5 * time.Minute
+	}
+	if o.Feeder == nil {
+		if o.Source == nil {
+			return nil, errors.New("worker: neither a data source nor a feeder")
+		}
+		o.Feeder = func(rank int) walk.Feeder { return sourceFeeder(w, o.Source, rank) }
+	}
+	g, err := dev.Open(w)
+	if err != nil {
+		return nil, fmt.Errorf("open device %s for %s batch %d on %d ranks: %w", dev.Name(), w.Spec.Model, w.Spec.Batch, w.Spec.Ranks, err)
+	}
+	n := g.Ranks()
+	s := &Session{
+		w: w, group: g, opts: o,
+		tables: make([]*walk.Table, n), feeders: make([]walk.Feeder, n), kept: make([]*walk.Snapshot, n),
+		sets: map[setKey]*capture.Set{}, made: map[results.ConfigurationKey]*Executor{},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for i := range n {
+		s.feeders[i] = o.Feeder(i)
+	}
+	if err := s.each(func(r device.Rank) error { return w.Init(o.Seed, r.Write) }); err != nil {
+		return nil, fmt.Errorf("initialise the arena: %w", err)
+	}
+	begin := time.Now()
+	err = s.each(func(r device.Rank) (err error) {
+		s.tables[r.ID()], err = walk.Prepare(r, w, o.Variants)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tableTime = time.Since(begin)
+	// From here on an operator that asks for memory the plan does not have
+	// would work on addresses no graph knows.
+	if sealer, ok := g.(interface{ Seal() }); ok {
+		sealer.Seal()
+	}
+	return s, s.Snapshot()
+}
+
+// sourceFeeder fills a half with a whole batch, also where the variant uses
+// only its beginning: so a batch's number means the same images in all
+// variants.
+func sourceFeeder(w *workloads.Workload, src data.Source, rank int) walk.Feeder {
+	batch, labels := w.Spec.Batch, w.Known.LabelsOffset
+	return func(v workloads.Variant, _ workloads.Half, index int64, dst []byte) error {
+		_, side := w.Shape(v)
+		split := data.Train
+		if v.Val() {
+			split = data.Val
+		}
+		src.Fill(split, rank, w.Spec.Ranks, int(index), batch, side, dst[:batch*side*side*3], dst[labels:labels+int64(batch)*4])
+		return nil
+	}
+}
+
+// Workload is what the session trains.
+func (s *Session) Workload() *workloads.Workload { return s.w }
+
+// Group is the session's ranks, for tests and for verify.
+func (s *Session) Group() device.Group { return s.group }
+
+// Table is rank 0's table; all ranks' have the same size.
+func (s *Session) Table() *walk.Table { return s.tables[0] }
+
+// Snapshot keeps what every rank's arena and pinned halves hold now, and where
+// the executors are in their data is forgotten: after Restore they begin anew.
+func (s *Session) Snapshot() error {
+	return s.each(func(r device.Rank) (err error) {
+		if err := r.SyncAll(); err != nil {
+			return err
+		}
+		s.kept[r.ID()], err = walk.TakeSnapshot(r, s.w)
+		return err
+	})
+}
+
+// Restore brings every rank back to the snapshot, and every executor to the
+// first batch.
+func (s *Session) Restore() error {
+	return s.each(func(r device.Rank) error {
+		if err := r.SyncAll(); err != nil {
+			return err
+		}
+		for _, x := range s.order {
+			x.runners[r.ID()].SetPosition(walk.Position{})
+		}
+		return s.kept[r.ID()].Restore(r)
+	})
+}
+
+// SnapshotBytes is the host memory that all ranks' snapshots hold.
+func (s *Session) SnapshotBytes() int64 {
+	n := int64(0)
+	for _, k := range s.kept {
+		n += k.Bytes()
+	}
+	return n
+}
+
+// Scalars reads a rank's scalars. The session is drained.
+func (s *Session) Scalars(rank int) (sc workloads.Scalars, err error) {
+	err = s.group.Rank(rank).Do(func() error {
+		r, region := s.group.Rank(rank), s.scalarsRegion()
+		buf := make([]byte, region.Bytes)
+		if err := r.Read(region, buf); err != nil {
+			return err
+		}
+		sc = workloads.DecodeScalars(buf)
+		return nil
+	})
+	return sc, err
+}
+
+// WriteScalar sets one word of every rank's scalars to the given bits. The
+// session is drained.
+func (s *Session) WriteScalar(word int, bits uint32) error {
+	region := s.scalarsRegion()
+	region.Off, region.Bytes = region.Off+int64(word)*4, 4
+	return s.each(func(r device.Rank) error {
+		return r.Write(region, binary.LittleEndian.AppendUint32(nil, bits))
+	})
+}
+
+func (s *Session) scalarsRegion() workloads.Region {
+	region := s.w.Tensor(s.w.Known.Scalars).Region
+	region.Bytes = workloads.ScalarWords * 4
+	return region
+}
+
+// each runs f on every rank and gives up, with a diagnosis, if nothing moves
+// for too long: neither submissions nor the operators that streams ran last.
+func (s *Session) each(f func(device.Rank) error) error {
+	if s.stuck != nil {
+		return s.stuck
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.group.Each(f) }()
+	tick := time.NewTicker(s.opts.StallAfter)
+	defer tick.Stop()
+	for last := s.progress(); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-tick.C:
+			now := s.progress()
+			if now == last {
+				s.stuck = &StallError{After: s.opts.StallAfter, Ranks: s.lastOps()}
+				return s.stuck
+			}
+			last = now
+		}
+	}
+}
+
+// progress changes whenever some rank submitted a segment or began another
+// operator.
+func (s *Session) progress() string {
+	n := int64(0)
+	for _, x := range s.order {
+		for _, r := range x.runners {
+			n += r.Progress()
+		}
+	}
+	return fmt.Sprint(n, s.lastOps())
+}
+
+func (s *Session) lastOps() []string {
+	out := make([]string, s.group.Ranks())
+	for i := range out {
+		out[i] = fmt.Sprint(s.group.Rank(i).LastOp())
+	}
+	return out
+}
+
+// StallError says that the ranks stopped making progress.
+type StallError struct {
+	After time.Duration
+	Ranks []string // the operator each stream ran last, by rank
+}
+
+func (e *StallError) Error() string {
+	msg := fmt.Sprintf("no rank made progress for %v; last operators:", e.After)
+	for i, l := range e.Ranks {
+		msg += fmt.Sprintf(" rank %d %s", i, l)
+	}
+	return msg
+}
+
+// Close releases graphs and the group. It returns the first failure. A session
+// that got stuck is left as it is: closing would wait for what does not end.
+func (s *Session) Close() error {
+	if s.stuck != nil {
+		return nil
+	}
+	var errs []error
+	for _, set := range s.sets {
+		errs = append(errs, set.Close())
+	}
+	return errors.Join(append(errs, s.group.Close())...)
+}
+
+// benchSession is a session as bench sees it.
+type benchSession struct{ *Session }
+
+func (b benchSession) Executor(k results.ConfigurationKey) (bench.Executor, error) {
+	x, err := b.Session.Executor(k)
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// Bench returns the session as the harness drives it.
+func (s *Session) Bench() bench.Session { return benchSession{s} }
+
+// Check runs the reference, eager/event with device control, and every given
+// configuration for the given steps and compares what they leave behind. See
+// [bench.Check].
+func (s *Session) Check(ctx context.Context, keys []results.ConfigurationKey, steps int) (results.Verify, error) {
+	return bench.Check(ctx, s.Bench(), Reference(keys), keys, steps)
+}
+
+// Reference is the configuration that others are compared with: eager/event
+// with device control and nothing burnt.
+func Reference(keys []results.ConfigurationKey) results.ConfigurationKey {
+	k := results.DefaultConfigurationKey()
+	for _, have := range keys {
+		k.Launcher, k.Ranks = have.Launcher, have.Ranks
+		break
+	}
+	return k
+}

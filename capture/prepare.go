@@ -87,9 +87,8 @@ func Prepare(g device.Group, w *workloads.Workload, tables []*walk.Table, cfg Co
 	err = g.Each(func(r device.Rank) (err error) {
 		i := r.ID()
 		s.graphs[i], s.execs[i] = make([]device.Graph, units), make([]device.Exec, units)
-		if recorders[i], err = newRecorder(r, tables[i], cfg.Control); err == nil {
-			snapshots[i], err = walk.TakeSnapshot(r, w)
-		}
+		recorders[i] = &recorder{rank: r, table: tables[i], control: cfg.Control}
+		snapshots[i], err = walk.TakeSnapshot(r, w)
 		return err
 	})
 	if err != nil {

@@ -14,16 +14,6 @@ type recorder struct {
 	rank    device.Rank
 	table   *walk.Table
 	control workloads.Control
-	events  *walk.Events
-	fork    device.Event
-}
-
-func newRecorder(r device.Rank, t *walk.Table, control workloads.Control) (*recorder, error) {
-	fork, err := r.NewEvent("fork")
-	if err != nil {
-		return nil, fmt.Errorf("event to fork streams: %w", err)
-	}
-	return &recorder{rank: r, table: t, control: control, events: walk.NewEvents(r), fork: fork}, nil
 }
 
 // capture records a unit and proves that the graph holds what eager would
@@ -31,6 +21,9 @@ func newRecorder(r device.Rank, t *walk.Table, control workloads.Control) (*reco
 func (c *recorder) capture(u *unit) (graph device.Graph, err error) {
 	fail := func(call string, err error) error {
 		return fmt.Errorf("capture %s: %s: %w", u.name, call, err)
+	}
+	if err := c.reserve(u); err != nil {
+		return nil, fail("reserve", err)
 	}
 	if err := c.rank.BeginCapture(u.origin, device.CaptureThreadLocal); err != nil {
 		return nil, fail("begin on "+u.origin.String(), err)
@@ -64,6 +57,26 @@ func (c *recorder) capture(u *unit) (graph device.Graph, err error) {
 	return graph, nil
 }
 
+// reserve makes the events that recording the unit takes: one a join, one to
+// fork, one a stream to join back.
+func (c *recorder) reserve(u *unit) error {
+	if u.actions == nil {
+		return nil
+	}
+	var need [workloads.NumStreams]int
+	for _, a := range u.actions {
+		if a.Kind == workloads.ActJoin && a.Waited < workloads.NumStreams {
+			need[a.Waited]++
+		}
+	}
+	for s, n := range need {
+		if err := c.table.Events().Reserve(workloads.Stream(s), n+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *recorder) submit(id workloads.SubGraph, u *unit) error {
 	for i, op := range c.table.Ops(id, u.variant, c.control) {
 		if err := op.Submit(u.variant); err != nil {
@@ -78,17 +91,22 @@ func (c *recorder) submit(id workloads.SubGraph, u *unit) error {
 // say. A join with a stream that has no work in the capture yet orders against
 // the launch before, which the launch stream does already.
 func (c *recorder) walk(u *unit) error {
-	c.events.Restart()
+	events := c.table.Events()
+	events.Restart()
 	var inside [workloads.NumStreams]bool
 	inside[u.origin] = true
-	if err := c.rank.Record(u.origin, c.fork); err != nil {
+	fork, err := events.Next(u.origin)
+	if err == nil {
+		err = c.rank.Record(u.origin, fork)
+	}
+	if err != nil {
 		return fmt.Errorf("fork from %s: %w", u.origin, err)
 	}
 	for _, a := range u.actions {
 		switch a.Kind {
 		case workloads.ActRun:
 			if s := a.SubGraph.Info().Stream; !inside[s] {
-				if err := c.rank.Wait(s, c.fork); err != nil {
+				if err := c.rank.Wait(s, fork); err != nil {
 					return fmt.Errorf("fork %s from %s: %w", s, u.origin, err)
 				}
 				inside[s] = true
@@ -120,7 +138,7 @@ func (c *recorder) walk(u *unit) error {
 }
 
 func (c *recorder) join(waiter, waited workloads.Stream, name string) error {
-	e, err := c.events.Next(waited)
+	e, err := c.table.Events().Next(waited)
 	if err == nil {
 		if err = c.rank.Record(waited, e); err == nil {
 			err = c.rank.Wait(waiter, e)

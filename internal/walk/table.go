@@ -26,10 +26,12 @@ type Entry struct {
 }
 
 // Table resolves (variant, sub-graph, control) to prepared operators of one
-// rank, densely. Slots that share an owner share the operators. A table is
-// immutable once prepared and belongs to its rank's thread.
+// rank, densely. Slots that share an owner share the operators. Beside them it
+// keeps the rank's join events, which every configuration uses in turn. A
+// table belongs to its rank's thread; its operators never change.
 type Table struct {
 	w        *workloads.Workload
+	events   *Events
 	variants []workloads.Variant
 	entries  [2][TableEntries]Entry
 	ops      int
@@ -42,7 +44,7 @@ type Table struct {
 // runs on the rank's thread. The first operator that cannot be prepared ends
 // it, by name.
 func Prepare(r device.Rank, w *workloads.Workload, variants []workloads.Variant) (*Table, error) {
-	t := &Table{w: w, variants: append([]workloads.Variant(nil), variants...)}
+	t := &Table{w: w, events: NewEvents(r), variants: append([]workloads.Variant(nil), variants...)}
 	type key struct {
 		id    workloads.SubGraph
 		owner workloads.Variant
@@ -102,6 +104,10 @@ func (t *Table) prepareSlot(r device.Rank, id workloads.SubGraph, owner workload
 
 // Workload is what the table was prepared for.
 func (t *Table) Workload() *workloads.Workload { return t.w }
+
+// Events are the rank's join events. One user at a time: whoever records them
+// has drained the rank before.
+func (t *Table) Events() *Events { return t.events }
 
 // Variants lists the prepared variants. The caller must not change it.
 func (t *Table) Variants() []workloads.Variant { return t.variants }

@@ -87,9 +87,8 @@ func NewWalker(r device.Rank, t *Table, cfg Config, l Launcher, feeder Feeder) (
 	if cfg.Control == workloads.ControlHost {
 		w.control = newHostControl(r, t.w)
 	}
-	ev := NewEvents(r)
 	for _, seg := range Segments(t.variants) {
-		p, err := compile(t.w.Schedule(seg), cfg, ev)
+		p, err := compile(t.w.Schedule(seg), cfg, t.events)
 		if err != nil {
 			return nil, fmt.Errorf("schedule of %s: %w", SegmentName(seg), err)
 		}
@@ -116,15 +115,24 @@ func (e *Events) Restart() { e.used = [workloads.NumStreams]int{} }
 // Next is the next event for a join on the stream.
 func (e *Events) Next(s workloads.Stream) (device.Event, error) {
 	k := e.used[s]
-	if k == len(e.made[s]) {
-		ev, err := e.rank.NewEvent(fmt.Sprintf("join %s %d", s, k))
-		if err != nil {
-			return nil, fmt.Errorf("event %d for joins on %s: %w", k, s, err)
-		}
-		e.made[s] = append(e.made[s], ev)
+	if err := e.Reserve(s, k+1); err != nil {
+		return nil, err
 	}
 	e.used[s]++
 	return e.made[s][k], nil
+}
+
+// Reserve makes the first n events of a stream. What is captured reserves
+// before it begins, as nothing may be created inside a capture.
+func (e *Events) Reserve(s workloads.Stream, n int) error {
+	for k := len(e.made[s]); k < n; k++ {
+		ev, err := e.rank.NewEvent(fmt.Sprintf("join %s %d", s, k))
+		if err != nil {
+			return fmt.Errorf("event %d for joins on %s: %w", k, s, err)
+		}
+		e.made[s] = append(e.made[s], ev)
+	}
+	return nil
 }
 
 // compile turns actions into instructions. A stream that gained nothing since

@@ -11,11 +11,12 @@ import (
 )
 
 // Grid is a table of words: a header and rows of the same length. The first
-// Left columns are aligned left, the others, figures, right.
+// Left columns and the last LeftEnd ones are aligned left, the others,
+// figures, right.
 type Grid struct {
-	Header []string
-	Rows   [][]string
-	Left   int
+	Header        []string
+	Rows          [][]string
+	Left, LeftEnd int
 }
 
 // Write draws the grid with ASCII lines, whatever the terminal.
@@ -23,7 +24,7 @@ func (g Grid) Write(w io.Writer) error {
 	align := make(tw.Alignment, len(g.Header))
 	for i := range align {
 		align[i] = tw.AlignRight
-		if i < g.Left {
+		if i < g.Left || i >= len(align)-g.LeftEnd {
 			align[i] = tw.AlignLeft
 		}
 	}

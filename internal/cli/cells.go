@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// cellFlags are the flags that name cells. Lists multiply.
+type cellFlags struct {
+	workload, precision, optimizer names
+	batch, gpus                    counts
+	resolution, lastBatch          counts
+	ema, freezeStem                bool
+	smoothing                      fraction
+	variants                       variants
+	device                         names
+}
+
+func newCellFlags(batches ...int) *cellFlags {
+	return &cellFlags{
+		workload:  names{values: []string{workloads.Models()[0]}, known: workloads.Models()},
+		precision: names{values: []string{"fp32"}, known: []string{"fp32", "amp"}},
+		optimizer: names{values: []string{"sgd"}, known: []string{"sgd", "nesterov", "lars"}},
+		batch:     counts{values: batches, min: 1},
+		gpus:      counts{values: []int{1}, min: 1},
+		// Absent means the model's own resolution and full last batches.
+		resolution: counts{min: 1, max: 2},
+		lastBatch:  counts{min: 1, max: 2},
+		variants:   variants{timed: []int{defaultVariant}},
+		device:     names{values: []string{"auto"}, known: []string{"auto", "cpu", "cuda"}, one: true},
+	}
+}
+
+// addPlace adds what every command that builds a workload takes.
+func (f *cellFlags) addPlace(s *pflag.FlagSet) {
+	s.Var(&f.workload, "workload", "what to train: "+strings.Join(f.workload.known, ", "))
+	s.Var(&f.batch, "batch", "images a rank and step")
+	s.Var(&f.gpus, "gpus", "ranks; on the CPU a rank is a thread with streams of its own")
+	s.Var(&f.resolution, "resolution", "image sides BEGIN,FINAL in pixels (default the model's own)")
+	s.Var(&f.lastBatch, "last-batch", "images TRAIN,VAL in an epoch's last batch (default a full batch)")
+	s.Var(&f.device, "device", "auto, cpu or cuda")
+}
+
+// addKind adds what varies the training itself.
+func (f *cellFlags) addKind(s *pflag.FlagSet) {
+	s.Var(&f.precision, "precision", "fp32, amp")
+	s.Var(&f.optimizer, "optimizer", "sgd, nesterov, lars")
+	s.BoolVar(&f.ema, "ema", false, "keep averaged weights")
+	s.Var(&f.smoothing, "smoothing", "label smoothing")
+	s.BoolVar(&f.freezeStem, "freeze-stem", false, "train without the first layer")
+}
+
+// pair reads BEGIN,FINAL or one value for both.
+func (c *counts) pair() (int, int) {
+	switch len(c.values) {
+	case 0:
+		return 0, 0
+	case 1:
+		return c.values[0], c.values[0]
+	}
+	return c.values[0], c.values[1]
+}
+
+// cells is the cross product, with the workloads' defaults filled in.
+func (f *cellFlags) cells(device string) ([]results.CellKey, error) {
+	base := results.DefaultCellKey()
+	base.Device, base.EMA, base.Frozen, base.Smoothing = device, f.ema, f.freezeStem, float64(f.smoothing)
+	base.Resolution.Begin, base.Resolution.Final = f.resolution.pair()
+	base.LastBatch.Train, base.LastBatch.Val = f.lastBatch.pair()
+	cells := []results.CellKey{base}
+	cells = cross(cells, f.workload.values, func(c *results.CellKey, v string) { c.Workload = v })
+	cells = cross(cells, f.precision.values, func(c *results.CellKey, v string) { c.Precision = v })
+	cells = cross(cells, f.optimizer.values, func(c *results.CellKey, v string) { c.Optimizer = v })
+	cells = cross(cells, f.variants.timed, func(c *results.CellKey, v int) { c.Variant = v })
+	cells = cross(cells, f.gpus.values, func(c *results.CellKey, v int) { c.GPUs = v })
+	cells = cross(cells, f.batch.values, func(c *results.CellKey, v int) { c.Batch = v })
+	for i := range cells {
+		var err error
+		if cells[i], err = bench.Complete(cells[i]); err != nil {
+			return nil, &bench.InputError{Name: "--workload", Reason: "cannot be used: " + err.Error()}
+		}
+	}
+	return cells, nil
+}
+
+// cross multiplies a list by the values of one field; the last field varies
+// fastest.
+func cross[T, V any](list []T, values []V, set func(*T, V)) []T {
+	out := make([]T, 0, len(list)*len(values))
+	for _, item := range list {
+		for _, v := range values {
+			set(&item, v)
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// configurationFlags are the flags that name ways to run a cell.
+type configurationFlags struct {
+	mode, sync, control names
+}
+
+func newConfigurationFlags(modes ...string) *configurationFlags {
+	return &configurationFlags{
+		mode:    names{values: modes, known: []string{"eager", "graph", "step"}},
+		sync:    names{values: []string{"event"}, known: []string{"event", "host"}},
+		control: names{values: []string{"device"}, known: []string{"device", "host"}},
+	}
+}
+
+func (f *configurationFlags) add(s *pflag.FlagSet) {
+	s.Var(&f.mode, "mode", "eager: every node submitted by the host; graph: every sub-graph captured; step: one graph")
+	s.Var(&f.sync, "sync", "how eager and graph join streams: event, host (step joins inside)")
+	s.Var(&f.control, "control", "where eager and graph decide on skipping, scale and rate: device, host (step: device)")
+}
+
+// configurations is the cross product; step has one configuration, whatever
+// sync and control say.
+func (f *configurationFlags) configurations(device string) []results.ConfigurationKey {
+	base := results.DefaultConfigurationKey()
+	if device == "cpu" {
+		base.Launcher = "go"
+	}
+	list := []results.ConfigurationKey{base}
+	list = cross(list, f.mode.values, func(c *results.ConfigurationKey, v string) { c.Mode = v })
+	list = cross(list, f.sync.values, func(c *results.ConfigurationKey, v string) { c.Sync = v })
+	list = cross(list, f.control.values, func(c *results.ConfigurationKey, v string) { c.Control = v })
+	var out []results.ConfigurationKey
+	for _, c := range list {
+		if c.Mode == "step" {
+			c.Sync, c.Control = "inside", "device"
+		}
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// chooseDevice resolves --device.
+func (env *Env) chooseDevice(name string) (Device, error) {
+	var reasons []string
+	for _, d := range env.Engine.Devices() {
+		switch {
+		case name != "auto" && name != d.Name:
+		case d.Missing == "":
+			return d, nil
+		default:
+			reasons = append(reasons, d.Missing)
+		}
+	}
+	return Device{}, &bench.InputError{
+		Name:   "--device=" + name,
+		Reason: fmt.Sprintf("cannot be used: %s", strings.Join(reasons, "; ")),
+		Hint:   "--device=cpu runs anywhere; trbench info says what this machine has",
+	}
+}

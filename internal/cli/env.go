@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// Env is the outside world as a command sees it.
+type Env struct {
+	Context context.Context // done on Ctrl-C
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Args    []string // without the program's name
+	Getenv  func(string) string
+	WorkDir string // what relative file names on the command line are relative to
+	Now     func() time.Time
+	Engine  Engine
+}
+
+// Engine is what runs steps. Its fields are functions so that a test can put
+// others in their place.
+type Engine struct {
+	// Devices lists the devices this build knows, usable or not, in the order
+	// --device=auto tries them.
+	Devices func() []Device
+	// RunCell runs one cell in all its configurations: verified first, then
+	// timed. Modes that disagree are a [*bench.DisagreementError]; a context
+	// that ends, an error that wraps context.Canceled.
+	RunCell func(context.Context, bench.CellRequest) (results.Cell, error)
+	// Verify runs the fixed matrix. The report is usable beside an error, so
+	// far as it got.
+	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)
+}
+
+// Device is a kind of machine that --device can name.
+type Device struct {
+	Name        string
+	Description string
+	MaxRanks    int
+	// Missing says in a few words why the device cannot be used; empty if it can.
+	Missing string
+	Target  workloads.Target
+}
+
+// path makes a file name of the command line absolute, keeping a separator at
+// its end, which means a folder.
+func (e *Env) path(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	joined := filepath.Join(e.WorkDir, name)
+	if last := name[len(name)-1]; last == filepath.Separator {
+		joined += string(filepath.Separator)
+	}
+	return joined
+}

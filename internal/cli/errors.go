@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads/data"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2 // usage, input or environment
+	exitDisagree    = 4 // the modes computed different bits
+	exitInterrupted = 130
+)
+
+// usageError is a command line that cannot be understood.
+type usageError struct {
+	text string
+	hint string
+}
+
+func (e *usageError) Error() string { return e.text }
+
+// flagProblem rewrites pflag's messages, which quote Go's parsers, into one
+// sentence that names the flag.
+func flagProblem(err error) error {
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		reason := value.Unwrap().Error()
+		if strings.Contains(reason, "strconv.") {
+			reason = map[string]string{
+				"bool": "must be true or false", "uint64": "must be a whole number of at least 0",
+			}[value.GetFlag().Value.Type()]
+		}
+		return &bench.InputError{Name: "--" + value.GetFlag().Name, Reason: fmt.Sprintf("%q %s", value.GetValue(), reason)}
+	}
+	return &usageError{text: err.Error(), hint: "trbench help lists the commands, trbench COMMAND --help its flags"}
+}
+
+// exitCode and hint are the one place where errors get a meaning.
+func exitCode(err error) int {
+	var (
+		disagree *bench.DisagreementError
+		input    *bench.InputError
+		usage    *usageError
+		write    *results.WriteError
+		read     *results.ReadError
+		file     *data.FileError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &disagree):
+		return exitDisagree
+	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file):
+		return exitUsage
+	}
+	return exitFailure
+}
+
+func hint(err error) string {
+	var (
+		input    *bench.InputError
+		usage    *usageError
+		disagree *bench.DisagreementError
+	)
+	switch {
+	case errors.As(err, &input):
+		return input.Hint
+	case errors.As(err, &usage):
+		return usage.hint
+	case errors.As(err, &disagree):
+		return "no timing was written; trbench verify narrows it down"
+	}
+	return ""
+}
+
+// message is the sentence for an error.
+func message(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted; nothing was written"
+	}
+	return strings.TrimSpace(err.Error())
+}

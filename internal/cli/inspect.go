@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+type inspectOptions struct {
+	env   *Env
+	cells *cellFlags
+	top   counts
+	dot   string
+	json  bool
+}
+
+func newInspectCmd(env *Env) *cobra.Command {
+	o := &inspectOptions{env: env, cells: newCellFlags(4), top: counts{values: []int{10}, min: 1, max: 1}}
+	cmd := &cobra.Command{
+		Use:   "inspect",
+		Short: "show what a workload consists of: atlas, nodes, memory plan",
+		Long: `inspect builds a workload without running it and shows the atlas (6 variants
+by 33 sub-graphs: captured, reused or empty), the nodes of each sub-graph by
+kind and operator, and the memory plan.`,
+		Example: `  trbench inspect --workload=resnet50 --json
+  trbench inspect --dot | dot -Tsvg > schedule.svg
+  trbench inspect --dot=OPTIMIZER`,
+		Args: noArgs,
+	}
+	f := cmd.Flags()
+	o.cells.addPlace(f)
+	o.cells.addKind(f)
+	f.Var(&o.top, "top", "how many of the largest tensors to list")
+	f.StringVar(&o.dot, "dot", "", "print Graphviz: the schedule of a training step, or the nodes of a SUB_GRAPH")
+	f.Lookup("dot").NoOptDefVal = dotSchedule
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		w, cell, err := o.validate()
+		if err != nil {
+			return err
+		}
+		return o.run(w, cell)
+	}
+	return cmd
+}
+
+// validate builds the one workload that the flags name.
+func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, error) {
+	none := results.CellKey{}
+	for name, n := range map[string]int{
+		"--workload": len(o.cells.workload.values), "--batch": len(o.cells.batch.values), "--gpus": len(o.cells.gpus.values),
+		"--precision": len(o.cells.precision.values), "--optimizer": len(o.cells.optimizer.values),
+	} {
+		if n > 1 {
+			return nil, none, &bench.InputError{Name: name, Reason: fmt.Sprintf("takes one value here, not %d: inspect shows one workload", n)}
+		}
+	}
+	device, err := o.env.chooseDevice(o.cells.device.String())
+	if err != nil {
+		return nil, none, err
+	}
+	cells, err := o.cells.cells(device.Name)
+	if err != nil {
+		return nil, none, err
+	}
+	plan := bench.Plan{Cells: cells, Configurations: []results.ConfigurationKey{{}}, Steps: 1}
+	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
+		return nil, none, err
+	}
+	w, err := workloads.New(bench.Spec(cells[0]), device.Target)
+	if err != nil {
+		return nil, none, fmt.Errorf("build workload %s: %w", cells[0].Workload, err)
+	}
+	return w, cells[0], nil
+}
+
+func (o *inspectOptions) run(w *workloads.Workload, cell results.CellKey) error {
+	if o.dot != "" {
+		return writeDot(o.env.Stdout, w, o.dot)
+	}
+	r := inspect(w, cell, o.top.first())
+	if o.json {
+		return printJSON(o.env.Stdout, r)
+	}
+	return r.print(o.env)
+}
+
+// inspectReport is what inspect shows, and its JSON. Sizes are for one rank.
+type inspectReport struct {
+	Cell      results.CellKey   `json:"cell"`
+	Atlas     results.Atlas     `json:"atlas"`
+	Slots     []inspectSlot     `json:"slots"`
+	SubGraphs []inspectSubGraph `json:"sub_graphs"`
+	Memory    inspectMemory     `json:"memory"`
+}
+
+type inspectSlot struct {
+	SubGraph string `json:"sub_graph"`
+	Variant  int    `json:"variant"`
+	Filled   bool   `json:"filled"`
+	Captured bool   `json:"captured"`
+	Owner    int    `json:"owner"` // the variant whose capture is used
+	Shape    string `json:"shape"`
+	Why      string `json:"why,omitempty"` // the unmet condition of an empty slot
+}
+
+// inspectSubGraph counts the nodes of the first filled slot; all filled slots
+// of a sub-graph have the same nodes.
+type inspectSubGraph struct {
+	ID     int            `json:"id"`
+	Name   string         `json:"name"`
+	Stream string         `json:"stream"`
+	Nodes  int            `json:"nodes"`
+	ByKind map[string]int `json:"by_kind"` // compute, range, collective
+	ByOp   map[string]int `json:"by_op"`
+}
+
+type inspectMemory struct {
+	ArenaBytes  int64            `json:"arena_bytes"`
+	PinnedBytes int64            `json:"pinned_bytes"`
+	ByRole      map[string]int64 `json:"bytes_by_role"`
+	// Activations with reuse of bytes, without, and the most alive at once.
+	ActivationBytes        int64           `json:"activation_bytes"`
+	ActivationNoReuseBytes int64           `json:"activation_no_reuse_bytes"`
+	ActivationPeakBytes    int64           `json:"activation_peak_bytes"`
+	ScratchBytes           int64           `json:"scratch_bytes"`
+	Largest                []inspectTensor `json:"largest"`
+}
+
+type inspectTensor struct {
+	Name   string `json:"name"`
+	Role   string `json:"role"`
+	DType  string `json:"dtype"`
+	Offset int64  `json:"offset"`
+	Bytes  int64  `json:"bytes"`
+}
+
+func inspect(w *workloads.Workload, cell results.CellKey, top int) inspectReport {
+	r := inspectReport{Cell: cell}
+	r.Atlas.Filled, r.Atlas.Captured, r.Atlas.Reused = w.Totals()
+	for g := range workloads.NumSubGraphs {
+		r.SubGraphs = append(r.SubGraphs, inspectNodes(w, g))
+		for v := range workloads.NumVariants {
+			s := w.Slot(g, v)
+			r.Slots = append(r.Slots, inspectSlot{g.String(), int(v), s.Filled, s.Captured(), int(s.Owner), s.Shape, s.Why})
+		}
+	}
+	r.Memory = memoryOf(w, top)
+	return r
+}
+
+func inspectNodes(w *workloads.Workload, g workloads.SubGraph) inspectSubGraph {
+	s := inspectSubGraph{
+		ID: int(g), Name: g.String(), Stream: g.Info().Stream.String(),
+		ByKind: map[string]int{}, ByOp: map[string]int{},
+	}
+	for v := range workloads.NumVariants {
+		bounds := w.Bounds(g, v, workloads.ControlDevice)
+		if len(bounds) == 0 {
+			continue
+		}
+		for _, b := range bounds {
+			s.Nodes++
+			s.ByOp[b.Op.String()]++
+			s.ByKind[kind(b.Node)]++
+		}
+		break
+	}
+	return s
+}
+
+func kind(n *workloads.Node) string {
+	switch {
+	case n.Collective:
+		return "collective"
+	case n.Range:
+		return "range"
+	}
+	return "compute"
+}
+
+func memoryOf(w *workloads.Workload, top int) inspectMemory {
+	plan := w.Memory()
+	m := inspectMemory{
+		ArenaBytes: w.ArenaBytes, PinnedBytes: w.PinnedBytes, ByRole: map[string]int64{},
+		ActivationBytes: plan.Activations, ActivationNoReuseBytes: plan.NoReuse, ActivationPeakBytes: plan.Peak,
+		ScratchBytes: plan.Scratch,
+	}
+	for role, n := range plan.ByRole {
+		m.ByRole[role.String()] = n
+	}
+	m.ByRole[workloads.RoleActivation.String()] = plan.Activations
+	ids := w.Bases(workloads.RoleState, workloads.RoleInput, workloads.RoleStep, workloads.RoleActivation)
+	slices.SortFunc(ids, func(a, b workloads.TensorID) int {
+		return cmp.Or(cmp.Compare(w.Tensors[b].Region.Bytes, w.Tensors[a].Region.Bytes), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:min(top, len(ids))] {
+		t := w.Tensor(id)
+		m.Largest = append(m.Largest, inspectTensor{t.Name, t.Role.String(), t.DType.String(), t.Region.Off, t.Region.Bytes})
+	}
+	return m
+}
+
+func (r inspectReport) print(env *Env) error {
+	out := &printer{w: env.Stdout}
+	c := r.Cell
+	out.linef("%s, batch %d, gpus %d, %s, %s, device %s\n", c.Workload, c.Batch, c.GPUs, c.Precision, c.Optimizer, c.Device)
+	out.linef("Atlas: %d slots filled = %d captured + %d reused", r.Atlas.Filled, r.Atlas.Captured, r.Atlas.Reused)
+	out.linef("(new: captured; =N: reuses the capture of variant N; -: empty)")
+	out.grid(r.atlas())
+	out.linef("\nNodes")
+	out.grid(r.nodes())
+	out.linef("\nMemory of a rank")
+	out.grid(r.memory())
+	out.linef("\nLargest tensors")
+	out.grid(r.largest())
+	return out.err
+}
+
+func (r inspectReport) atlas() report.Grid {
+	g := report.Grid{Header: []string{"id", "sub-graph", "stream"}, Left: 10}
+	for v := range workloads.NumVariants {
+		g.Header = append(g.Header, fmt.Sprintf("%d %s", v, v))
+	}
+	g.Header = append(g.Header, "empty because")
+	for i, s := range r.SubGraphs {
+		row := []string{strconv.Itoa(s.ID), s.Name, s.Stream}
+		why := ""
+		for _, slot := range r.Slots[i*int(workloads.NumVariants):][:workloads.NumVariants] {
+			row = append(row, slot.word())
+			if why == "" && !slot.Filled {
+				why = slot.Why
+			}
+		}
+		g.Rows = append(g.Rows, append(row, why))
+	}
+	return g
+}
+
+func (s inspectSlot) word() string {
+	switch {
+	case s.Captured:
+		return "new"
+	case s.Filled:
+		return "=" + strconv.Itoa(s.Owner)
+	}
+	return "-"
+}
+
+func (r inspectReport) nodes() report.Grid {
+	g := report.Grid{Header: []string{"sub-graph", "nodes", "compute", "range", "collective", "operators"}, Left: 1, LeftEnd: 1}
+	for _, s := range r.SubGraphs {
+		if s.Nodes == 0 {
+			continue
+		}
+		ops := ""
+		for _, name := range slices.Sorted(maps.Keys(s.ByOp)) {
+			ops += fmt.Sprintf("%s x%d ", name, s.ByOp[name])
+		}
+		row := []string{s.Name, strconv.Itoa(s.Nodes)}
+		for _, k := range g.Header[2:5] {
+			row = append(row, strconv.Itoa(s.ByKind[k]))
+		}
+		g.Rows = append(g.Rows, append(row, ops))
+	}
+	return g
+}
+
+func (r inspectReport) memory() report.Grid {
+	m := r.Memory
+	g := report.Grid{Header: []string{"part", "size", "bytes"}, Left: 1}
+	add := func(name string, n int64) {
+		g.Rows = append(g.Rows, []string{name, report.Bytes(n), strconv.FormatInt(n, 10)})
+	}
+	for _, role := range slices.Sorted(maps.Keys(m.ByRole)) {
+		if role != workloads.RoleHost.String() {
+			add(role, m.ByRole[role])
+		}
+	}
+	add("scratch", m.ScratchBytes)
+	add("arena", m.ArenaBytes)
+	add("pinned host memory", m.PinnedBytes)
+	add("activations, no reuse", m.ActivationNoReuseBytes)
+	add("activations, most alive at once", m.ActivationPeakBytes)
+	return g
+}
+
+func (r inspectReport) largest() report.Grid {
+	g := report.Grid{Header: []string{"tensor", "role", "type", "size", "offset"}, Left: 3}
+	for _, t := range r.Memory.Largest {
+		g.Rows = append(g.Rows, []string{t.Name, t.Role, t.DType, report.Bytes(t.Bytes), strconv.FormatInt(t.Offset, 10)})
+	}
+	return g
+}

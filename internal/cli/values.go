@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// Flag values that say in one sentence what is wrong. The sentence continues
+// `--flag "value" `.
+
+// counts is a list of whole numbers of at least min.
+type counts struct {
+	values []int
+	min    int
+	max    int // how many values at most; 0 for any number
+}
+
+var _ pflag.Value = (*counts)(nil)
+
+func (c *counts) Type() string {
+	if c.max == 1 {
+		return "N"
+	}
+	return "N,..."
+}
+
+func (c *counts) String() string {
+	var words []string
+	for _, v := range c.values {
+		words = append(words, strconv.Itoa(v))
+	}
+	return strings.Join(words, ",")
+}
+
+func (c *counts) Set(s string) error {
+	var values []int
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		switch {
+		case err != nil:
+			return fmt.Errorf("must be whole numbers separated by commas")
+		case n < c.min:
+			return fmt.Errorf("must be at least %d", c.min)
+		case slices.Contains(values, n) && c.max == 0:
+			return fmt.Errorf("names %d twice", n)
+		}
+		values = append(values, n)
+	}
+	if c.max > 0 && len(values) > c.max {
+		return fmt.Errorf("has %d values; at most %d can be given", len(values), c.max)
+	}
+	c.values = values
+	return nil
+}
+
+// first is the value of a flag that takes one.
+func (c *counts) first() int { return c.values[0] }
+
+// names is a list of known words.
+type names struct {
+	values []string
+	known  []string
+	one    bool // a single word, no list
+}
+
+var _ pflag.Value = (*names)(nil)
+
+func (n *names) Type() string {
+	if n.one {
+		return "NAME"
+	}
+	return "NAME,..."
+}
+
+func (n *names) String() string { return strings.Join(n.values, ",") }
+
+func (n *names) Set(s string) error {
+	var values []string
+	for word := range strings.SplitSeq(s, ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case word == s && !slices.Contains(n.known, word):
+			return fmt.Errorf("is unknown; known: %s", strings.Join(n.known, ", "))
+		case !slices.Contains(n.known, word):
+			return fmt.Errorf("has the unknown name %q; known: %s", word, strings.Join(n.known, ", "))
+		case slices.Contains(values, word):
+			return fmt.Errorf("names %s twice", word)
+		}
+		values = append(values, word)
+	}
+	if n.one && len(values) != 1 {
+		return fmt.Errorf("must be one of: %s", strings.Join(n.known, ", "))
+	}
+	n.values = values
+	return nil
+}
+
+// fraction is a number in [0, 1).
+type fraction float64
+
+var _ pflag.Value = (*fraction)(nil)
+
+func (f *fraction) Type() string   { return "X" }
+func (f *fraction) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
+
+func (f *fraction) Set(s string) error {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v < 1) {
+		return fmt.Errorf("must be a number of at least 0 and below 1")
+	}
+	*f = fraction(v)
+	return nil
+}
+
+// variants is the value of --variants.
+type variants struct {
+	timed []int
+	all   bool // prepare all six
+}
+
+var _ pflag.Value = (*variants)(nil)
+
+func (v *variants) Type() string { return "N,...|all" }
+
+func (v *variants) String() string {
+	if v.all {
+		return "all"
+	}
+	return (&counts{values: v.timed}).String()
+}
+
+func (v *variants) Set(s string) error {
+	if s == "all" {
+		*v = variants{timed: []int{defaultVariant}, all: true}
+		return nil
+	}
+	var list counts
+	if err := list.Set(s); err != nil {
+		return fmt.Errorf("must be \"all\" or training variants 0 to 3 separated by commas")
+	}
+	for _, n := range list.values {
+		if n < 0 || n > 3 {
+			return fmt.Errorf("can name 0 to 3, the variants that train (4 and 5 validate: trbench verify runs them)")
+		}
+	}
+	*v = variants{timed: list.values}
+	return nil
+}
+
+// defaultVariant is the final resolution with a full batch.
+const defaultVariant = 2

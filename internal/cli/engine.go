@@ -2,30 +2,53 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cpu"
+	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/results"
-	"github.com/tech-renaissance/trbench/workloads"
 )
 
 // NewEngine wires the devices of this build.
 func NewEngine() Engine {
+	reference := cpu.New(cpu.Options{})
+	open := func(name string) (device.Device, error) {
+		if name != reference.Name() {
+			return nil, fmt.Errorf("open device %s: this build has no such device", name)
+		}
+		return reference, nil
+	}
 	return Engine{
-		Devices: devices,
-		RunCell: func(context.Context, bench.CellRequest) (results.Cell, error) {
-			return results.Cell{}, fmt.Errorf("run on the CPU: %w", errNotBuilt)
+		Devices: func() []Device { return devices(reference) },
+		RunCell: func(ctx context.Context, req bench.CellRequest) (results.Cell, error) {
+			dev, err := open(req.Cell.Device)
+			if err != nil {
+				return results.Cell{}, err
+			}
+			cell, err := worker.RunCell(ctx, dev, req)
+			if err != nil {
+				return results.Cell{}, err
+			}
+			return *cell, nil
 		},
 		Verify: func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error) {
-			return bench.VerifyReport{}, fmt.Errorf("verify on the CPU: %w", errNotBuilt)
+			return bench.VerifyReport{}, errNotBuilt
 		},
 	}
 }
 
-func devices() []Device {
+var errNotBuilt = errors.New("not built yet in this version")
+
+// devices lists what --device can name, the fastest first.
+func devices(reference device.Device) []Device {
 	return []Device{
 		{Name: "cuda", Missing: "the CUDA device is not built yet in this version"},
-		{Name: "cpu", MaxRanks: 8, Description: "reference arithmetic on this machine's CPU; ranks are threads",
-			Target: workloads.Target{Lowering: workloads.Fused}},
+		{
+			Name: reference.Name(), MaxRanks: reference.MaxRanks(), Target: reference.Target(),
+			Description: "reference arithmetic on this machine's CPU; ranks are threads",
+		},
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -76,5 +75,3 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		hint: cmd.CommandPath() + " --help lists them",
 	}
 }
-
-var errNotBuilt = errors.New("not built yet in this version")

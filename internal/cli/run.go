@@ -52,7 +52,7 @@ goes to stdout, and to a file only if --out names one.`,
 	f := cmd.Flags()
 	o.cells.addPlace(f)
 	o.cells.addKind(f)
-	f.Var(&o.cells.variants, "variants", "training variants to time (2: final resolution, full batch); all: time 2, prepare all six")
+	f.Var(&o.cells.variants, "variants", "variants to time: 0, 1 begin resolution with full, last batch; 2, 3 final; 4, 5 validation; all: time 2, prepare all six")
 	o.ways.add(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.steps, "steps", "timed steps of a block (default 10, with --quick 4)")

@@ -140,11 +140,11 @@ func (v *variants) Set(s string) error {
 	}
 	var list counts
 	if err := list.Set(s); err != nil {
-		return fmt.Errorf("must be \"all\" or training variants 0 to 3 separated by commas")
+		return fmt.Errorf("must be \"all\" or variants 0 to 5 separated by commas")
 	}
 	for _, n := range list.values {
-		if n < 0 || n > 3 {
-			return fmt.Errorf("can name 0 to 3, the variants that train (4 and 5 validate: trbench verify runs them)")
+		if n < 0 || n > 5 {
+			return fmt.Errorf("must name variants 0 to 5: begin, final, validation, each with full and last batch")
 		}
 	}
 	*v = variants{timed: list.values}

@@ -198,6 +198,10 @@ func (c *capture) checkJoined() {
 	}
 }
 
+// watched says whether an unsafe call on the rank's thread can hit a capture,
+// so that the common case neither words the call nor takes a lock.
+func (r *rank) watched() bool { return r.cap != nil || r.g.dev.strict.Load() != 0 }
+
 // unsafeCall refuses, on the rank's thread, what no capture can hold.
 func (r *rank) unsafeCall(call string) error {
 	if c := r.cap; c != nil {

@@ -68,7 +68,7 @@ func New(opts Options) *Device {
 	if opts.CollectiveTimeout <= 0 {
 		opts.CollectiveTimeout = time.Minute
 	}
-	return &Device{opts: opts, compile: compileKernel, scratch: scratchBytes, captures: map[*capture]bool{}}
+	return &Device{opts: opts, compile: compileKernel, scratch: kernelScratch, captures: map[*capture]bool{}}
 }
 
 // Name is "cpu".
@@ -114,13 +114,12 @@ type Group struct {
 	ranks []*rank
 	world *world
 
-	sealed    atomic.Bool
-	closing   sync.Once
-	closed    chan struct{}
-	running   sync.WaitGroup
-	live      struct{ graphs, execs, events, ops atomic.Int64 }
-	poolsOnce sync.Once
-	pools     pools
+	sealed  atomic.Bool
+	closing sync.Once
+	closed  chan struct{}
+	running sync.WaitGroup
+	live    struct{ graphs, execs, events, ops atomic.Int64 }
+	pools   pools
 }
 
 // Ranks is the number of ranks.

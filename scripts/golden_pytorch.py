@@ -247,7 +247,8 @@ def train(problem, case, arithmetic, device, steps=STEPS, autocast_dtype=torch.f
     groups = [{"params": plain, "weight_decay": wd if hyper.get("decay_all") else 0.0}]
     if not lars:
         groups.append({"params": [p for name, p in net.params.items() if decayed(name)], "weight_decay": wd})
-    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=hyper["momentum"], nesterov=bool(hyper["nesterov"]))
+    optimizer = torch.optim.SGD(groups, lr=0.1, momentum=hyper["momentum"], nesterov=bool(hyper["nesterov"]),
+                                foreach=False)  # the fused loops work on the gradients in place with Nesterov
     momentum = {name: torch.zeros_like(p) for name, p in net.params.items() if lars and decayed(name)}
 
     snapshots, variances = {}, {}
@@ -262,6 +263,7 @@ def train(problem, case, arithmetic, device, steps=STEPS, autocast_dtype=torch.f
                 p.grad.mul_(1.0 / net.scale)
                 if not bool(torch.isfinite(p.grad).all()):
                     raise RuntimeError("%s: step %d: the gradient of %s is not finite" % (case["name"], step, name))
+        grads = {name: p.grad.clone() for name, p in net.params.items()}
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
@@ -280,15 +282,15 @@ def train(problem, case, arithmetic, device, steps=STEPS, autocast_dtype=torch.f
         if step in STORED:
             velocity = {name: momentum[name] if name in momentum else optimizer.state[p]["momentum_buffer"]
                         for name, p in net.params.items()}
-            snapshots[step] = snapshot(net, loss, velocity)
+            snapshots[step] = snapshot(net, loss, grads, velocity)
     return snapshots, variances
 
 
-def snapshot(net, loss, velocity):
+def snapshot(net, loss, grads, velocity):
     """Everything compared, by (kind, name), as float64 on the CPU in trbench's layout."""
     out = {("loss", "loss"): layout(loss)}
     for name, p in net.params.items():
-        out[("grad", name)] = layout(p.grad)
+        out[("grad", name)] = layout(grads[name])
         out[("weight", name)] = layout(p)
         out[("momentum", name)] = layout(velocity[name])
         out[("ema", name)] = layout(net.ema[name])

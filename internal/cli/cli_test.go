@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// In scripts, trbench is the program; faked is the same command line over an
+// engine that invents its figures, so that a script about flags, files and
+// exit codes takes no time.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"trbench": func() { os.Exit(Main(OS())) },
+		"faked": func() {
+			env := OS()
+			env.Engine = fakeEngine()
+			os.Exit(Main(env))
+		},
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
+		},
+		RequireUniqueNames: true,
+	})
+}
+
+// exits N COMMAND... runs a command, expects exit code N, and that what it
+// says is no more than a sentence and a hint, without a stack trace.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit interface{ ExitCode() int }
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+	said := ts.ReadFile("stderr")
+	if strings.Contains(said, "goroutine ") || strings.Contains(said, "panic") {
+		ts.Fatalf("a stack trace")
+	}
+	if code == exitUsage && strings.Count(said, "\n") > 2 {
+		ts.Fatalf("more than a sentence and a hint")
+	}
+}
+
+// fakeEngine has a CPU with 4 ranks and no GPU. Batch 13 finds modes that
+// disagree, batch 14 another failure; all else succeeds.
+func fakeEngine() Engine {
+	return Engine{
+		Devices: func() []Device {
+			return []Device{
+				{Name: "cuda", Missing: "no NVIDIA GPU was found"},
+				{Name: "cpu", MaxRanks: 4, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
+			}
+		},
+		RunCell: fakeCell,
+		Verify: func(_ context.Context, r bench.VerifyRequest) (bench.VerifyReport, error) {
+			report := bench.VerifyReport{Device: "cpu", Workload: r.Cell.Workload, Ranks: r.Cell.GPUs, Equal: r.Cell.Batch != 13}
+			for g := range workloads.NumSubGraphs {
+				report.SubGraphs = append(report.SubGraphs, bench.VerifySubGraph{ID: int(g), Name: g.String(), State: bench.SubGraphRan})
+			}
+			if !report.Equal {
+				report.Problems = []string{"DEEP_COMM is empty"}
+				return report, &bench.DisagreementError{Cell: r.Cell, Tensor: "momentum", Detail: "1 against 2"}
+			}
+			return report, nil
+		},
+	}
+}
+
+func fakeCell(ctx context.Context, r bench.CellRequest) (results.Cell, error) {
+	switch r.Cell.Batch {
+	case 13:
+		return results.Cell{}, fmt.Errorf("check: %w", &bench.DisagreementError{
+			Cell: r.Cell, Reference: r.Configurations[0], Other: r.Configurations[1],
+			Tensor: "params", Index: 7, Detail: "0.5 against 0.25",
+		})
+	case 14:
+		return results.Cell{}, errors.New("rank 0: launch DEEP_FWD_BWD: it broke")
+	}
+	cell := results.Cell{
+		Key: r.Cell, Steps: r.Steps, Warmup: r.Warmup, Blocks: r.Blocks, Variants: []int{r.Cell.Variant},
+		Verify: results.Verify{Equal: true, Tensors: 10, Bytes: 1000, Steps: 4},
+	}
+	for i, k := range r.Configurations {
+		cell.Configurations = append(cell.Configurations, results.Configuration{Key: k, Metrics: []results.Metric{
+			results.NewMetric(results.StepTimeNs, []results.Sample{{Position: i, Value: 1e6}}),
+		}})
+	}
+	return cell, ctx.Err()
+}
+
+// invoke runs a command in this process.
+func invoke(t *testing.T, ctx context.Context, engine Engine, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = Main(&Env{
+		Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: func(string) string { return "" },
+		WorkDir: dir, Now: func() time.Time { return time.Unix(1, 0) }, Engine: engine,
+	})
+	return code, out.String(), errs.String()
+}
+
+func wantEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v (%v)", entries, err)
+	}
+}
+
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	engine := fakeEngine()
+	engine.RunCell = func(ctx context.Context, _ bench.CellRequest) (results.Cell, error) {
+		cancel()
+		<-ctx.Done()
+		return results.Cell{}, errors.New("rank 0: the stream was closed")
+	}
+	code, stdout, stderr := invoke(t, ctx, engine, dir, "run")
+	if code != exitInterrupted || stdout != "" || !strings.Contains(stderr, "trbench: interrupted; nothing was written\n") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	wantEmpty(t, dir)
+}
+
+// A cell that finishes although the context has ended is not written either.
+func TestInterruptUnnoticed(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	engine := fakeEngine()
+	engine.RunCell = func(context.Context, bench.CellRequest) (results.Cell, error) {
+		cancel()
+		return results.Cell{}, nil
+	}
+	if code, _, _ := invoke(t, ctx, engine, dir, "run"); code != exitInterrupted {
+		t.Errorf("exit %d", code)
+	}
+	wantEmpty(t, dir)
+}
+
+func TestNothingIsRunBeforeAllIsChecked(t *testing.T) {
+	engine := fakeEngine()
+	engine.RunCell = func(context.Context, bench.CellRequest) (results.Cell, error) {
+		t.Error("a cell ran")
+		return results.Cell{}, nil
+	}
+	for _, bad := range []string{"--out=/dev/null", "--data=/none", "--batch=1,0", "--gpus=1,5", "--warmup=10", "--resolution=32,33"} {
+		dir := t.TempDir()
+		if code, _, stderr := invoke(t, t.Context(), engine, dir, "run", bad); code != exitUsage {
+			t.Errorf("%s: exit %d, %s", bad, code, stderr)
+		}
+		wantEmpty(t, dir)
+	}
+}
+
+func TestCellsAreTheProduct(t *testing.T) {
+	var cells []results.CellKey
+	var ways []results.ConfigurationKey
+	engine := fakeEngine()
+	engine.RunCell = func(ctx context.Context, r bench.CellRequest) (results.Cell, error) {
+		cells, ways = append(cells, r.Cell), r.Configurations
+		return fakeCell(ctx, r)
+	}
+	code, _, stderr := invoke(t, t.Context(), engine, t.TempDir(), "run", "--workload=resnet20-cifar,resnet50", "--batch=2,4",
+		"--gpus=1,2", "--precision=fp32,amp", "--optimizer=sgd,lars", "--variants=0,2", "--ema", "--smoothing=0.1", "--freeze-stem",
+		"--mode=eager,graph,step", "--sync=event,host", "--control=device,host", "--json")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	seen := map[results.CellKey]bool{}
+	for _, c := range cells {
+		seen[c] = true
+		if !c.EMA || !c.Frozen || c.Smoothing != 0.1 || c.LastBatch.Train != c.Batch || c.Resolution.Begin == 0 {
+			t.Errorf("cell %+v", c)
+		}
+	}
+	if len(cells) != 64 || len(seen) != 64 {
+		t.Errorf("%d cells, %d of them different, want 64", len(cells), len(seen))
+	}
+	var got []string
+	for _, w := range ways {
+		got = append(got, w.String())
+		if w.Launcher != "go" || w.Ranks != "threads" || w.DispatchNs != 0 {
+			t.Errorf("configuration %+v", w)
+		}
+	}
+	want := "eager/event/device eager/event/host eager/host/device eager/host/host " +
+		"graph/event/device graph/event/host graph/host/device graph/host/host step/inside/device"
+	if strings.Join(got, " ") != want {
+		t.Errorf("configurations %v", got)
+	}
+}
+
+func TestSimultaneousRuns(t *testing.T) {
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			var errs bytes.Buffer
+			if code := Main(&Env{Context: context.Background(), Stdout: &bytes.Buffer{}, Stderr: &errs, Args: []string{"run", "--batch=2"},
+				WorkDir: dir, Now: func() time.Time { return time.Unix(1, 0) }, Engine: fakeEngine()}); code != 0 {
+				t.Errorf("exit %d: %s", code, errs.String())
+			}
+		})
+	}
+	wg.Wait()
+	files, err := filepath.Glob(filepath.Join(dir, "results", "local", "*"))
+	if err != nil || len(files) != 8 {
+		t.Errorf("records %v (%v)", files, err)
+	}
+	for _, f := range files {
+		if _, err := results.ReadFile(f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want int
+	}{
+		{nil, exitOK},
+		{errors.New("x"), exitFailure},
+		{fmt.Errorf("run: %w", &bench.InputError{Name: "--x"}), exitUsage},
+		{fmt.Errorf("run: %w", &results.ReadError{}), exitUsage},
+		{errors.Join(errors.New("x"), &bench.DisagreementError{}), exitDisagree},
+		{fmt.Errorf("run: %w", context.Canceled), exitInterrupted},
+	} {
+		if got := exitCode(test.err); got != test.want {
+			t.Errorf("%v: exit %d, want %d", test.err, got, test.want)
+		}
+	}
+}

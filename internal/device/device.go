@@ -46,8 +46,12 @@ type Group interface {
 	Close() error
 }
 
-// Rank is one data-parallel worker. Except for Do, its methods must be called
-// on its locked thread, that is inside Do or Group.Each.
+// Rank is one data-parallel worker. Except for Do and LastOp, its methods must
+// be called on its locked thread, that is inside Do or Group.Each.
+//
+// While the rank captures, Prepare, NewEvent, Sync, SyncAll, Read, Write and an
+// event's Sync and Query are refused and invalidate the capture: what a step
+// needs is made before it is captured.
 type Rank interface {
 	ID() int
 	// Do runs f on the rank's locked thread and waits for it.
@@ -58,7 +62,8 @@ type Rank interface {
 	NewEvent(name string) (Event, error)
 	// Record marks the work now on the stream; Wait makes later work on the
 	// stream wait for the last Record. Neither blocks the host. While the
-	// stream is captured both become edges of the graph.
+	// stream is captured both become edges of the graph; after the capture the
+	// event is again what its last Record outside made it.
 	Record(s workloads.Stream, e Event) error
 	Wait(s workloads.Stream, e Event) error
 	// Sync blocks until the stream is idle and returns the first failure of
@@ -105,7 +110,9 @@ type Op interface {
 	Submit(v workloads.Variant) error
 }
 
-// Event is a point in a stream. It may be recorded again and again.
+// Event is a point in a stream. It may be recorded again and again; a Wait made
+// before goes on meaning the Record before it. Its methods may be called on any
+// thread, though not on any one while something is captured (see CaptureMode).
 type Event interface {
 	// Sync blocks until the last Record's point is reached; at once if there
 	// was none. It returns no failure of the work before it.

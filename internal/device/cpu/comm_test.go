@@ -200,3 +200,28 @@ func TestRanksDisagree(t *testing.T) {
 	})
 	wants(t, err, nil, "different collectives", "of 4 elements", "of 5", "rank 0, ", "rank 1, ")
 }
+
+// A long run of forked graphs with collectives on several ranks ends, and
+// ends with the right numbers.
+func TestSoak(t *testing.T) {
+	const steps = 500
+	x := open(t, 3, Options{})
+	must(t, x.g.Each(func(r device.Rank) error {
+		place := floats(r.(*rank).mem.arena)
+		place[0] = 1
+		n := 0
+		grow := x.op(r, workloads.UpdateStats, "grow", func(*memory) { place[0] += 3 })
+		sum := sumOp(t, r, workloads.DeepComm, 0, 1, true)
+		exec, err := x.fork(r, x.op(r, workloads.DeepFwdBwd, "count", func(*memory) { n++ }), sum, x.op(r, workloads.DeepFwdBwd, "twice", func(*memory) { n++ })).Instantiate()
+		must(t, err)
+		done := x.event(r, "done")
+		for range steps {
+			must(t, done.Sync(), exec.Launch(workloads.UPDATE, 0), grow.Submit(0), r.Record(workloads.UPDATE, done))
+		}
+		must(t, r.SyncAll(), exec.Close())
+		if want := float32(1 + 3*steps); n != 2*steps || math.Abs(float64(place[0]-want)) > 0.5 {
+			return fmt.Errorf("counted %d, summed %v, want %d and about %v", n, place[0], 2*steps, want)
+		}
+		return nil
+	}))
+}

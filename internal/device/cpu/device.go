@@ -219,8 +219,11 @@ type memory struct{ arena, pinned []byte }
 func newMemory(w *workloads.Workload) memory {
 	m := memory{arena: aligned(w.ArenaBytes), pinned: aligned(w.PinnedBytes)}
 	// All ones is a NaN in FP32 and in FP16.
-	for i := range m.arena {
-		m.arena[i] = 0xff
+	if len(m.arena) > 0 {
+		m.arena[0] = 0xff
+		for n := 1; n < len(m.arena); n *= 2 {
+			copy(m.arena[n:], m.arena[:n])
+		}
 	}
 	return m
 }

@@ -57,6 +57,8 @@ var raceCases = []struct {
 		})
 	}},
 	{"collective joined", false, func(x *bench) { collective(x, true) }},
+	{"kernels joined", false, func(x *bench) { realKernels(x, true) }},
+	{"kernels not joined", true, func(x *bench) { realKernels(x, false) }},
 	{"collective not joined", true, func(x *bench) { collective(x, false) }},
 }
 
@@ -188,5 +190,23 @@ func collective(x *bench, join bool) {
 			must(x.t, other.Submit(0), r.SyncAll())
 		}
 		return nil
+	}))
+}
+
+// realKernels has the last two writes to the same bytes race, after each
+// stream has run an unrelated kernel on its workers.
+func realKernels(x *bench, join bool) {
+	g := kernelGroup(x.t, Options{Workers: 4})
+	defer g.Close()
+	must(x.t, g.Rank(0).Do(func() error {
+		r := g.Rank(0)
+		e := x.event(r, "e")
+		must(x.t, zeroOp(x.t, r, workloads.COMP1, 0).Submit(0), r.Record(workloads.COMP1, e))
+		time.Sleep(10 * time.Millisecond)
+		if join {
+			must(x.t, r.Wait(workloads.UPDATE, e))
+		}
+		must(x.t, zeroOp(x.t, r, workloads.UPDATE, bigRegion).Submit(0), zeroOp(x.t, r, workloads.UPDATE, 0).Submit(0))
+		return r.SyncAll()
 	}))
 }

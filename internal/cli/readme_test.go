@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the output in README.md")
+
+// goRun is how the README starts the program; the test puts a built one in
+// its place.
+const goRun = "go run ./cmd/trbench"
+
+// session is a command of a ```console block and the output below it.
+type session struct {
+	command string
+	output  string
+	from    int // lines of the README, the output's
+	to      int
+}
+
+// sessions reads the console blocks of a page.
+func sessions(lines []string) []session {
+	var found []session
+	inside := false
+	for i, line := range lines {
+		switch {
+		case line == "```console":
+			inside = true
+		case strings.HasPrefix(line, "```"):
+			inside = false
+		case inside && strings.HasPrefix(line, "$ "):
+			found = append(found, session{command: line[2:], from: i + 1, to: i + 1})
+		case inside && len(found) > 0:
+			s := &found[len(found)-1]
+			s.output += line + "\n"
+			s.to = i + 1
+		}
+	}
+	return found
+}
+
+// What differs from run to run. A unit belongs to its number: 999 us today is
+// 1.02 ms tomorrow.
+var (
+	recordName = regexp.MustCompile(`trbench-[0-9TZ]+-[0-9a-f]+\.json`)
+	number     = regexp.MustCompile(`\d+(\.\d+)?( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?`)
+	rule       = regexp.MustCompile(`-{3,}`)
+	blanks     = regexp.MustCompile(` +`)
+)
+
+// mask leaves the words and the shape of an output. Warnings about noise come
+// and go, so they are left out.
+func mask(text string) string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "Warning ") {
+			continue
+		}
+		line = recordName.ReplaceAllString(strings.TrimSpace(line), "trbench-#.json")
+		line = rule.ReplaceAllString(number.ReplaceAllString(line, "#"), "---")
+		out = append(out, blanks.ReplaceAllString(line, " "))
+	}
+	return strings.TrimSpace(strings.Join(out, "\n"))
+}
+
+// TestREADME runs the README's sessions and compares what they print, numbers
+// masked. With -update it writes the output it got into the page.
+func TestREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs whole benchmarks")
+	}
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(root, "README.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(t.TempDir(), "trbench")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/trbench")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	lines := strings.Split(string(text), "\n")
+	found := sessions(lines)
+	if len(found) == 0 {
+		t.Fatal("README.md has no console blocks")
+	}
+	for i := len(found) - 1; i >= 0; i-- { // backwards, so that updating keeps line numbers valid
+		s := found[i]
+		rest, ok := strings.CutPrefix(s.command, goRun)
+		if !ok {
+			t.Errorf("README.md line %d: a console block runs %q, not %s; use a sh block for what is not tested", s.from, s.command, goRun)
+			continue
+		}
+		got := shell(t, bin, rest)
+		if *update {
+			output := strings.Split(strings.TrimRight(got, "\n"), "\n")
+			lines = append(lines[:s.from:s.from], append(output, lines[s.to:]...)...)
+		} else if mask(got) != mask(s.output) {
+			t.Errorf("README.md line %d: %s prints\n%s\n\nmasked\n%s\n\nwant\n%s", s.from, s.command, got, mask(got), mask(s.output))
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shell runs the program with the arguments as a shell reads them, in a folder
+// of its own, and returns its stdout.
+func shell(t *testing.T, bin, args string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `exec "$TRBENCH"`+args)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "TRBENCH="+bin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("trbench%s: %v\n%s", args, err, stderr.String())
+	}
+	return stdout.String()
+}
+
+func TestMask(t *testing.T) {
+	a := "batch  step\n-----------\n4     999 us  1 x\nWarning (x): noisy\nRecord: results/local/trbench-20260731T101112Z-00ff.json\n"
+	b := "batch    step\n-------------\n16   1.02 ms  12 x\nRecord: results/local/trbench-20270101T000000Z-abcd.json\n"
+	if mask(a) != mask(b) {
+		t.Errorf("%q and %q", mask(a), mask(b))
+	}
+	if mask(a) == mask(strings.Replace(b, "x", "y", 1)) {
+		t.Error("another word is masked too")
+	}
+}

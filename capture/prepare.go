@@ -337,6 +337,14 @@ func (s *Set) Captured() int { return len(s.layout.units) }
 // Filled is the number of slots or segments served; see [Set.Captured].
 func (s *Set) Filled() int { return s.layout.filled }
 
+// Info describes the graph of a segment of mode step; empty if it has none.
+func (s *Set) Info(seg workloads.Segment) device.GraphInfo {
+	if unit := *s.layout.segments.At(seg); unit > 0 {
+		return s.execs[0][unit-1].Info()
+	}
+	return device.GraphInfo{}
+}
+
 // Nodes sums the graph nodes by kind that one run of the segment replays on a
 // rank.
 func (s *Set) Nodes(seg workloads.Segment) map[string]int {

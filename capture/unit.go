@@ -28,7 +28,7 @@ type unit struct {
 	// name is how messages call it: "DEEP_FWD_BWD (final/full)" or
 	// "train_step A final/full".
 	name string
-	// variant is whose shapes it has; the owner's.
+	// variant is the first prepared one that uses it; others have its shapes.
 	variant workloads.Variant
 	// origin is the stream it begins on and is launched on.
 	origin workloads.Stream
@@ -80,8 +80,8 @@ func slotLayout(w *workloads.Workload, t *walk.Table, control workloads.Control)
 			k := key{id, slot.Owner}
 			if seen[k] == 0 {
 				l.units = append(l.units, unit{
-					name:    fmt.Sprintf("%s (%s)", id, slot.Owner),
-					variant: slot.Owner, origin: id.Info().Stream,
+					name:    fmt.Sprintf("%s (%s)", id, v),
+					variant: v, origin: id.Info().Stream,
 					runs: []workloads.SubGraph{id}, collective: isCollective(e.Ops), copies: e.Copies,
 				})
 				seen[k] = len(l.units)

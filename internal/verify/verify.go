@@ -1,0 +1,401 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/eager"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/internal/worker"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
+	"github.com/tech-renaissance/trbench/workloads/data"
+)
+
+// Steps is the number of full steps of each epoch; one last step follows.
+const Steps = 2
+
+// Faults break a run on purpose, so that a test can see that it is noticed.
+// The zero value breaks nothing.
+type Faults struct {
+	// Edit changes the node lists; see [workloads.NewEdited].
+	Edit workloads.Edit
+	// SkipRestore leaves out the restore before that configuration of each
+	// entry of the matrix (counted from 1; the reference is number 1).
+	SkipRestore int
+}
+
+// entry is one row of the matrix.
+type entry struct {
+	name string
+	set  func(*results.CellKey)
+}
+
+// matrix is fixed: it fills every slot at least once, and each optimizer's and
+// precision's own path.
+var matrix = []entry{
+	{"AMP, SGD, EMA", func(c *results.CellKey) { c.Precision, c.Optimizer, c.EMA = "amp", "sgd", true }},
+	{"AMP, LARS, EMA", func(c *results.CellKey) { c.Precision, c.Optimizer, c.EMA = "amp", "lars", true }},
+	{"FP32, SGD", func(c *results.CellKey) { c.Precision, c.Optimizer, c.EMA = "fp32", "sgd", false }},
+	{"FP32, Nesterov, frozen stem", func(c *results.CellKey) {
+		c.Precision, c.Optimizer, c.EMA, c.Frozen = "fp32", "nesterov", false, true
+	}},
+}
+
+// Run runs the matrix on a device. The report is valid beside an error that is
+// a [*bench.DisagreementError] or a [*Failure]; other errors are of the
+// machine or the input. ctx ends it between segments of work.
+func Run(ctx context.Context, dev device.Device, req bench.VerifyRequest, faults Faults) (bench.VerifyReport, error) {
+	v := &verifier{ctx: ctx, dev: dev, req: req, faults: faults, watch: &watch{}}
+	v.report = bench.VerifyReport{
+		Device: dev.Name(), Workload: req.Cell.Workload, Ranks: max(req.Cell.GPUs, 1),
+		Problems: []string{}, Edges: bench.VerifyEdges{Implied: []bench.ImpliedEdge{}},
+	}
+	for _, e := range matrix {
+		if err := v.entry(e); err != nil {
+			return v.report, err
+		}
+	}
+	v.subGraphs()
+	v.report.Equal = v.first == nil
+	if len(v.report.Problems) == 0 {
+		return v.report, nil
+	}
+	if v.first != nil {
+		return v.report, v.first
+	}
+	return v.report, &Failure{Problems: v.report.Problems}
+}
+
+// Failure is a run whose modes agree and in which something else is wrong.
+type Failure struct{ Problems []string }
+
+func (f *Failure) Error() string {
+	s := f.Problems[0]
+	if n := len(f.Problems); n > 1 {
+		s += fmt.Sprintf(" (and %d more problems)", n-1)
+	}
+	return s
+}
+
+type verifier struct {
+	ctx    context.Context
+	dev    device.Device
+	req    bench.VerifyRequest
+	faults Faults
+	report bench.VerifyReport
+	watch  *watch
+	first  *bench.DisagreementError
+	total  [workloads.NumSubGraphs]int64
+	filled [workloads.NumSubGraphs]bool
+}
+
+func (v *verifier) problem(format string, args ...any) {
+	if s := fmt.Sprintf(format, args...); !slices.Contains(v.report.Problems, s) {
+		v.report.Problems = append(v.report.Problems, s)
+	}
+}
+
+func (v *verifier) progress(format string, args ...any) {
+	if v.req.Progress != nil {
+		v.req.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// cell completes a row's cell: both resolutions differ where the model allows
+// it, and last batches are partial and different.
+func (v *verifier) cell(e entry) (results.CellKey, error) {
+	c := v.req.Cell
+	e.set(&c)
+	c.Smoothing = 0.1
+	if c.Batch == 0 {
+		c.Batch = 4
+	}
+	m, err := workloads.Model(c.Workload)
+	if err != nil {
+		return c, &bench.InputError{Name: "--workload", Reason: err.Error()}
+	}
+	if c.Resolution.Final == 0 {
+		c.Resolution.Final = max(m.Resolution/2, m.Multiple)
+	}
+	if c.Resolution.Begin == 0 {
+		c.Resolution.Begin = max(c.Resolution.Final-m.Multiple, m.Multiple)
+	}
+	if c.LastBatch.Train == 0 {
+		c.LastBatch.Train = max(c.Batch-1, 1)
+	}
+	if c.LastBatch.Val == 0 {
+		c.LastBatch.Val = max(c.Batch/2, 1)
+	}
+	return bench.Complete(c)
+}
+
+// entry runs one row.
+func (v *verifier) entry(e entry) error {
+	cell, err := v.cell(e)
+	if err != nil {
+		return err
+	}
+	w, err := workloads.NewEdited(bench.Spec(cell), v.dev.Target(), v.faults.Edit)
+	if err != nil {
+		return fmt.Errorf("%s: build workload: %w", e.name, err)
+	}
+	script := worker.Script(allVariants(), Steps)
+	v.progress("%s: checks without a device", e.name)
+	v.static(e, w, script)
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	source, err := data.Open(v.req.Data, w.Classes())
+	if err != nil {
+		return err
+	}
+	s, err := worker.Open(v.dev, w, worker.Options{Variants: allVariants(), Timed: workloads.FinalFull, Seed: v.req.Seed, Source: source})
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
+	err = v.run(e, cell, s, script)
+	return errors.Join(err, s.Close())
+}
+
+func allVariants() []workloads.Variant {
+	var all []workloads.Variant
+	for i := range workloads.NumVariants {
+		all = append(all, i)
+	}
+	return all
+}
+
+// static checks nodes, order and hazards, then drops each edge in turn.
+func (v *verifier) static(e entry, w *workloads.Workload, script []workloads.Segment) {
+	for _, err := range w.Check() {
+		v.problem("%s: %v", e.name, err)
+	}
+	for _, h := range w.ScheduledSequence(script).Hazards() {
+		v.problem("%s: %v", e.name, h)
+	}
+	q := w.Sequence(script)
+	kept, implied := q.Edges()
+	gone := workloads.Dropped(implied)
+	for _, edge := range kept {
+		v.report.Edges.Dropped++
+		if len(q.Without(append(slices.Clone(gone), edge.Index)...)) > 0 {
+			v.report.Edges.Reported++
+		} else {
+			v.problem("%s: the hazard check does not notice that an edge is missing: %v", e.name, edge)
+		}
+	}
+	for _, i := range implied {
+		path := []string{}
+		for _, p := range i.Path {
+			path = append(path, p.String())
+		}
+		v.report.Edges.Implied = append(v.report.Edges.Implied, bench.ImpliedEdge{
+			Run: e.name, Waiting: i.Edge.Waiter.String(), Waited: i.Edge.Waited.String(),
+			Join: i.Edge.Join + " in " + i.Edge.Segment, Path: path,
+		})
+	}
+}
+
+// run compares every configuration with the reference, from one snapshot.
+func (v *verifier) run(e entry, cell results.CellKey, s *worker.Session, script []workloads.Segment) error {
+	keys := slices.Clone(v.req.Configurations)
+	ref := worker.Reference(keys)
+	keys = slices.DeleteFunc(keys, func(k results.ConfigurationKey) bool { return k == ref })
+	keys = append([]results.ConfigurationKey{ref}, keys...)
+	initial, err := s.State()
+	if err != nil {
+		return err
+	}
+	row := bench.VerifyRun{Name: e.name, Cell: cell, Configurations: keys}
+	row.Verify = results.Verify{Equal: true, Tensors: initial.Tensors(), Bytes: initial.Bytes(), Steps: trainSteps(script)}
+	var reference *worker.State
+	for i, k := range keys {
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
+		v.progress("%s: %s", e.name, k)
+		x, err := s.Executor(k)
+		if err != nil && i == 0 {
+			return fmt.Errorf("%s: prepare %s: %w", e.name, k, err)
+		}
+		if err != nil { // a captured mode that cannot be prepared does not fall back, and does not hide the rest
+			row.Verify.Equal = false
+			v.problem("%s: prepare %s: %v", e.name, k, err)
+			continue
+		}
+		if i+1 != v.faults.SkipRestore {
+			if err := s.Restore(); err != nil {
+				return fmt.Errorf("%s: restore before %s: %w", e.name, k, err)
+			}
+		}
+		now, err := s.State()
+		if err != nil {
+			return err
+		}
+		if d := now.Diff(initial); d != nil {
+			row.Verify.Equal = false
+			v.disagree(cell, ref, k, d, fmt.Sprintf("%s: state was not restored before %s: rank %d, tensor %s, element %d: %s",
+				e.name, k, d.Rank, d.Tensor, d.Index, d.Detail))
+		}
+		if err := v.execute(e, s, x, k, script); err != nil {
+			return err
+		}
+		st, err := s.State()
+		if err != nil {
+			return err
+		}
+		row.Verify.Modes = append(row.Verify.Modes, k.String())
+		if reference == nil {
+			reference = st
+			v.trained(e, s)
+			continue
+		}
+		if d := st.Diff(reference); d != nil {
+			row.Verify.Equal = false
+			v.disagree(cell, ref, k, d, fmt.Sprintf("%s: %s and %s disagree: rank %d, tensor %s, element %d: %s",
+				e.name, ref, k, d.Rank, d.Tensor, d.Index, d.Detail))
+		}
+	}
+	v.report.Matrix = append(v.report.Matrix, row)
+	return v.look(e, s, ref, script)
+}
+
+func (v *verifier) disagree(cell results.CellKey, ref, k results.ConfigurationKey, d *bench.Difference, text string) {
+	v.problem("%s", text)
+	if v.first == nil {
+		v.first = &bench.DisagreementError{Cell: cell, Reference: ref, Other: k, Rank: d.Rank, Tensor: d.Tensor, Index: d.Index, Detail: d.Detail}
+	}
+}
+
+func trainSteps(script []workloads.Segment) int {
+	n := 0
+	for _, seg := range script {
+		if seg.Phase == workloads.TrainStep {
+			n++
+		}
+	}
+	return n
+}
+
+// execute runs the script in one configuration and compares what the device
+// executed with what the schedule holds.
+func (v *verifier) execute(e entry, s *worker.Session, x *worker.Executor, k results.ConfigurationKey, script []workloads.Segment) error {
+	if err := s.Group().Each(func(r device.Rank) error { r.ResetExecuted(); return nil }); err != nil {
+		return err
+	}
+	if err := x.Run(script...); err != nil {
+		return fmt.Errorf("%s: %s: %w", e.name, k, err)
+	}
+	if err := x.Wait(); err != nil {
+		return fmt.Errorf("%s: %s: %w", e.name, k, err)
+	}
+	executed := make([]device.Executed, s.Group().Ranks())
+	if err := s.Group().Each(func(r device.Rank) error { executed[r.ID()] = r.Executed(); return nil }); err != nil {
+		return err
+	}
+	want := expected(s.Workload(), script, k)
+	for rank, got := range executed {
+		for variant := range workloads.NumVariants {
+			for id := range workloads.NumSubGraphs {
+				n := got[variant][id]
+				if n != want[variant][id] {
+					v.problem("%s: %s: rank %d executed %d operators of %s in variant %s, not %d", e.name, k, rank, n, id, variant, want[variant][id])
+				}
+				if n == 0 {
+					continue
+				}
+				v.total[id] += n
+				v.report.Counts = append(v.report.Counts, bench.VerifyCount{
+					Run: e.name, Configuration: k, Rank: rank, Variant: int(variant), SubGraph: id.String(), Operators: n,
+				})
+			}
+		}
+	}
+	return nil
+}
+
+// expected counts the operators of a script.
+func expected(w *workloads.Workload, script []workloads.Segment, k results.ConfigurationKey) (want device.Executed) {
+	control := workloads.ControlDevice
+	if k.Control == workloads.ControlHost.String() {
+		control = workloads.ControlHost
+	}
+	for _, seg := range script {
+		for _, a := range w.Schedule(seg) {
+			if a.Kind == workloads.ActRun {
+				want[seg.Variant][a.SubGraph] += int64(len(w.Bounds(a.SubGraph, seg.Variant, control)))
+			}
+		}
+	}
+	return want
+}
+
+// trained checks what every training run must leave behind: as many steps
+// counted as were run, and the learning rate of the last one.
+func (v *verifier) trained(e entry, s *worker.Session) {
+	w := s.Workload()
+	steps := trainSteps(worker.Script(allVariants(), Steps))
+	rates := w.Spec.Hyper.LearningRates
+	want := rates[min(steps, len(rates))-1]
+	for rank := range s.Group().Ranks() {
+		sc, err := s.Scalars(rank)
+		switch {
+		case err != nil:
+			v.problem("%s: read the scalars of rank %d: %v", e.name, rank, err)
+		case int(sc.Step) != steps:
+			v.problem("%s: rank %d counted %d steps in %s, not %d", e.name, rank, sc.Step, workloads.NaNCheck, steps)
+		case sc.LR != want:
+			v.problem("%s: rank %d trained its last step with learning rate %g, not %g: %s", e.name, rank, sc.LR, want, workloads.NaNCheck)
+		case sc.Skipped > 0:
+			v.problem("%s: rank %d skipped %d of %d steps: a gradient was not finite", e.name, rank, sc.Skipped, steps)
+		}
+	}
+}
+
+// look runs the script once more, eagerly, and watches each sub-graph's output.
+func (v *verifier) look(e entry, s *worker.Session, ref results.ConfigurationKey, script []workloads.Segment) error {
+	v.progress("%s: which sub-graphs change their output", e.name)
+	w := s.Workload()
+	for id := range workloads.NumSubGraphs {
+		for variant := range workloads.NumVariants {
+			v.filled[id] = v.filled[id] || w.Slot(id, variant).Filled
+		}
+	}
+	x, err := s.Custom(ref, func(r device.Rank, t *walk.Table) walk.Launcher {
+		return &probe{inner: eager.Launcher{Table: t}, rank: r, w: w, watch: v.watch}
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.Restore(); err != nil {
+		return err
+	}
+	if err := x.Run(script...); err != nil {
+		return fmt.Errorf("%s: watched: %w", e.name, err)
+	}
+	return x.Wait()
+}
+
+// subGraphs judges the 33.
+func (v *verifier) subGraphs() {
+	for id := range workloads.NumSubGraphs {
+		g := bench.VerifySubGraph{ID: int(id), Name: id.String(), Executed: v.total[id], State: bench.SubGraphRan}
+		switch {
+		case id.Info().Collective && v.report.Ranks == 1:
+			g.State, g.Why = bench.SubGraphNotApplicable, "one rank has nobody to exchange with"
+		case v.total[id] == 0:
+			g.State, g.Why = bench.SubGraphNotRun, "the device executed none of its operators"
+		case !v.watch.seen(id):
+			g.State, g.Why = bench.SubGraphNotRun, "it changed no byte of its declared output"
+		}
+		if g.State == bench.SubGraphNotRun {
+			v.problem("%s was not run: %s", g.Name, g.Why)
+		}
+		v.report.SubGraphs = append(v.report.SubGraphs, g)
+	}
+}

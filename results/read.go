@@ -154,7 +154,7 @@ func checkSchema(b []byte) error {
 		Schema *Schema `json:"schema"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil || head.Schema == nil {
-		return fmt.Errorf("names no schema; a record begins with {\"schema\":{\"name\":%q,...", SchemaName)
+		return fmt.Errorf("names no schema, which a record begins with: {\"schema\":{\"name\":%q}}", SchemaName)
 	}
 	s := *head.Schema
 	switch {

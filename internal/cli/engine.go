@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
+	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -34,13 +34,15 @@ func NewEngine() Engine {
 			}
 			return *cell, nil
 		},
-		Verify: func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error) {
-			return bench.VerifyReport{}, errNotBuilt
+		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
+			dev, err := open(req.Cell.Device)
+			if err != nil {
+				return bench.VerifyReport{}, err
+			}
+			return verify.Run(ctx, dev, req, verify.Faults{})
 		},
 	}
 }
-
-var errNotBuilt = errors.New("not built yet in this version")
 
 // devices lists what --device can name, the fastest first.
 func devices(reference device.Device) []Device {

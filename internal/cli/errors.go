@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
@@ -18,7 +19,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2 // usage, input or environment
-	exitDisagree    = 4 // the modes computed different bits
+	exitDisagree    = 4 // the modes computed different bits, or verify found anything else wrong
 	exitInterrupted = 130
 )
 
@@ -55,13 +56,14 @@ func exitCode(err error) int {
 		write    *results.WriteError
 		read     *results.ReadError
 		file     *data.FileError
+		failure  *verify.Failure
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &disagree):
+	case errors.As(err, &disagree), errors.As(err, &failure):
 		return exitDisagree
 	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file):
 		return exitUsage

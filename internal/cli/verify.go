@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -149,7 +150,11 @@ func printVerify(env *Env, r bench.VerifyReport) error {
 	out.linef("hazard check: %d of %d dropped edges reported; %d edges are implied by other paths",
 		r.Edges.Reported, r.Edges.Dropped, len(r.Edges.Implied))
 	for _, e := range r.Edges.Implied {
-		out.linef("  %s: %s waits for %s (join %s), implied by %v", e.Run, e.Waiting, e.Waited, e.Join, e.Path)
+		by := "nothing that follows depends on it"
+		if len(e.Path) > 0 {
+			by = "implied by " + strings.Join(e.Path, ", ")
+		}
+		out.linef("  %s: %s waits for %s (join %s): %s", e.Run, e.Waiting, e.Waited, e.Join, by)
 	}
 	for _, p := range r.Problems {
 		out.linef("WRONG: %s", p)

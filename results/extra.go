@@ -86,13 +86,15 @@ func (r *Record) UnmarshalJSON(b []byte) (err error) {
 // MarshalJSON writes Extra back.
 func (r Record) MarshalJSON() ([]byte, error) {
 	type plain Record
-	r.Arguments, r.Cells = notNil(r.Arguments), notNil(r.Cells)
+	r.Arguments, r.Cells, r.Warnings = notNil(r.Arguments), notNil(r.Cells), notNil(r.Warnings)
+	e := &r.Environment
+	e.Fields, e.Readings, e.Calibration = notNil(e.Fields), notNil(e.Readings), notNil(e.Calibration)
 	return encodeWith(plain(r), r.Extra)
 }
 
 // UnmarshalJSON keeps unknown fields in Extra.
 func (c *Cell) UnmarshalJSON(b []byte) (err error) {
-	*c = Cell{Key: DefaultCellKey()}
+	*c = Cell{Key: DefaultCellKey(), Status: Done}
 	c.Extra, err = decodeKnown(b, c)
 	return err
 }
@@ -102,6 +104,7 @@ func (c Cell) MarshalJSON() ([]byte, error) {
 	type plain Cell
 	c.Variants, c.Warnings = notNil(c.Variants), notNil(c.Warnings)
 	c.Configurations, c.Verify.Modes = notNil(c.Configurations), notNil(c.Verify.Modes)
+	c.Processes, c.Ratios = notNil(c.Processes), notNil(c.Ratios)
 	return encodeWith(plain(c), c.Extra)
 }
 
@@ -115,6 +118,6 @@ func (c *Configuration) UnmarshalJSON(b []byte) (err error) {
 // MarshalJSON writes Extra back.
 func (c Configuration) MarshalJSON() ([]byte, error) {
 	type plain Configuration
-	c.Metrics, c.Prepare = notNil(c.Metrics), notNil(c.Prepare)
+	c.Metrics, c.Prepare, c.Warmup = notNil(c.Metrics), notNil(c.Prepare), notNil(c.Warmup)
 	return encodeWith(plain(c), c.Extra)
 }

@@ -14,6 +14,7 @@ type Metric struct {
 	Value     float64  `json:"value"`
 	N         int      `json:"n"`
 	Samples   []Sample `json:"samples"`
+	Summary   *Summary `json:"summary"` // null in records of one process before 1.1
 }
 
 // Names of metrics. All are per step.

@@ -6,7 +6,7 @@ import "time"
 const (
 	SchemaName  = "trbench.record"
 	SchemaMajor = 1
-	SchemaMinor = 0
+	SchemaMinor = 1
 )
 
 // Schema names a format and its version.
@@ -28,7 +28,11 @@ type Record struct {
 	Program   Program  `json:"program"`
 	Host      Host     `json:"host"`
 	Device    Device   `json:"device"`
-	Cells     []Cell   `json:"cells"`
+	// Environment is the machine and the software as the run found them.
+	Environment Environment `json:"environment"`
+	// Warnings are about the run as a whole; a cell has its own.
+	Warnings []Warning `json:"warnings"`
+	Cells    []Cell    `json:"cells"`
 
 	// Extra holds fields this version does not know.
 	Extra Extra `json:"-"`
@@ -126,6 +130,13 @@ type Cell struct {
 	ExecutionTable ExecutionTable  `json:"execution_table"`
 	Warnings       []Warning       `json:"warnings"`
 	Configurations []Configuration `json:"configurations"`
+	// Status is done or failed; a failed cell has a failure and keeps what its
+	// finished processes measured.
+	Status    string    `json:"status"`
+	Failure   string    `json:"failure"`
+	Processes []Process `json:"processes"`
+	Headline  Headline  `json:"headline"`
+	Ratios    []Ratio   `json:"ratios"`
 
 	Extra Extra `json:"-"`
 }
@@ -171,6 +182,7 @@ type Configuration struct {
 	Prepare  []Phase          `json:"prepare"` // in the order the phases ran
 	Captures Captures         `json:"captures"`
 	Counts   Counts           `json:"counts"`
+	Warmup   []Warmup         `json:"warmup"` // one a process
 
 	Extra Extra `json:"-"`
 }

@@ -1,0 +1,45 @@
+package results
+
+// Roles of an environment field in a comparison.
+const (
+	// Subject is what a comparison exists for: revision, driver, libraries.
+	Subject = "subject"
+	// Bed is what must be the same on both sides: the machine.
+	Bed = "bed"
+)
+
+// Environment is the machine and the software as a run found them.
+type Environment struct {
+	Fields []EnvironmentField `json:"fields"`
+	// Readings change from minute to minute: load, temperature, clocks.
+	Readings []Reading `json:"readings"`
+	// Calibration holds what this machine takes for known small things.
+	Calibration []Reading `json:"calibration"`
+}
+
+// EnvironmentField is one fact. An empty value means that it could not be
+// read, and Why says so.
+type EnvironmentField struct {
+	Name  string `json:"name"` // "gpu.name", "cpu.model", "go.version"
+	Value string `json:"value"`
+	Role  string `json:"role"`
+	Why   string `json:"why"`
+}
+
+// Reading is a figure of the machine with its unit.
+type Reading struct {
+	Name  string  `json:"name"` // "load1", "clock.read_ns"
+	Unit  string  `json:"unit"`
+	Value float64 `json:"value"`
+	N     int     `json:"n"` // observations behind it
+}
+
+// Field returns a field by name.
+func (e Environment) Field(name string) (EnvironmentField, bool) {
+	for _, f := range e.Fields {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return EnvironmentField{}, false
+}

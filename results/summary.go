@@ -1,0 +1,98 @@
+package results
+
+// Interval is the uncertainty of an estimate.
+type Interval struct {
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
+	// Level is the coverage asked for, Coverage what the method reaches at
+	// this number of replicates: an order-statistic interval has 0.75 at 3
+	// processes, whatever was asked.
+	Level    float64 `json:"level"`
+	Coverage float64 `json:"coverage"`
+	Method   string  `json:"method"` // order, t, bootstrap
+}
+
+// Summary is what a metric's samples say. It is stored, so that no reader
+// recomputes it.
+type Summary struct {
+	// Median is over processes, of each process's median over its samples.
+	Median   float64   `json:"median"`
+	Interval *Interval `json:"interval"` // of Median, over processes; null with one process
+	// Processes holds the process medians in process order.
+	Processes []float64 `json:"processes"`
+	// P10 to Max are of all samples, over all processes.
+	P10 float64 `json:"p10"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+	N   int     `json:"n"`
+}
+
+// Ratio compares two configurations of a cell in one metric: base over other,
+// so for a time, above 1 means that other is faster. Its logarithm is the
+// median over processes of one log ratio a process, which is the median over
+// that process's paired blocks.
+type Ratio struct {
+	Metric string           `json:"metric"`
+	Base   ConfigurationKey `json:"base"`
+	Other  ConfigurationKey `json:"other"`
+	Value  float64          `json:"value"`
+	// Interval is a t interval over processes, null with one. Bootstrap
+	// stands beside it from 8 processes.
+	Interval  *Interval `json:"interval"`
+	Bootstrap *Interval `json:"bootstrap"`
+	// Logs holds each process's log ratio, in process order.
+	Logs []float64 `json:"logs"`
+}
+
+// Split divides the speed-up of mode step or graph over eager with host joins
+// into fewer joins and fewer launches: the mean over both orders of the log
+// ratios of the four corners, with their interaction.
+type Split struct {
+	Total       Ratio `json:"total"`
+	Joins       Ratio `json:"joins"`
+	Launches    Ratio `json:"launches"`
+	Interaction Ratio `json:"interaction"`
+}
+
+// Headline is the cell's figure: eager with event joins against the best
+// captured configuration.
+type Headline struct {
+	Ratio *Ratio `json:"ratio"`
+	// Withheld says why there is no figure.
+	Withheld string `json:"withheld"`
+	Split    *Split `json:"split"`
+	// SplitWithheld says which corner is missing.
+	SplitWithheld string `json:"split_withheld"`
+}
+
+// Statuses of a cell and of a process.
+const (
+	Done   = "done"
+	Failed = "failed"
+)
+
+// Process is a replicate: one worker process that ran the cell in all its
+// configurations.
+type Process struct {
+	Index  int    `json:"index"`
+	Seed   uint64 `json:"seed"` // of its block order
+	Status string `json:"status"`
+	// Failure ends with the end of the worker's stderr.
+	Failure string `json:"failure"`
+	Ns      int64  `json:"ns"` // wall time
+	PID     int    `json:"pid"`
+	// Blocks is how many blocks of each configuration it timed.
+	Blocks int `json:"blocks"`
+	// Load1 is the machine's load average when it began.
+	Load1 *float64 `json:"load1"`
+}
+
+// Warmup is how a configuration was warmed up in one process.
+type Warmup struct {
+	Process int `json:"process"`
+	Steps   int `json:"steps"`
+	// Capped says that the last steps still showed a trend when the cap was
+	// reached.
+	Capped bool `json:"capped"`
+}

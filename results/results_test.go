@@ -25,6 +25,12 @@ func sample() *Record {
 		Created:   time.Date(2026, 7, 31, 10, 11, 12, 0, time.UTC),
 		Arguments: []string{"run", "--batch=4"},
 		Seed:      math.MaxUint64,
+		Environment: Environment{
+			Fields:      []EnvironmentField{{"gpu.name", "NVIDIA H200", Bed, ""}},
+			Readings:    []Reading{{"load1", "", 0.25, 1}},
+			Calibration: []Reading{},
+		},
+		Warnings: []Warning{{"load", "the machine is busy"}},
 		Cells: []Cell{{
 			Key: key, Steps: 10, Warmup: 2, Blocks: 3, Variants: []int{2},
 			Verify:         Verify{Equal: true, Tensors: 3, Bytes: 12, Steps: 4, Modes: []string{"eager", "graph"}},
@@ -32,6 +38,9 @@ func sample() *Record {
 			Atlas:          Atlas{Filled: 9, Captured: 6, Reused: 3},
 			ExecutionTable: ExecutionTable{Entries: 33, Bytes: 264},
 			Warnings:       []Warning{{"noise", "the blocks differ by 12 %"}},
+			Status:         Done,
+			Processes:      []Process{{Index: 1, Seed: 9, Status: Done, Ns: 5, PID: 2, Blocks: 3}},
+			Ratios:         []Ratio{{Metric: StepTimeNs, Base: configuration, Other: configuration, Value: 1, Interval: &Interval{0.9, 1.1, 0.95, 0.95, "t"}, Logs: []float64{0, 0.1}}},
 			Configurations: []Configuration{{
 				Key: configuration,
 				Metrics: []Metric{
@@ -41,6 +50,7 @@ func sample() *Record {
 				Prepare:  []Phase{{"capture", 12}, {"instantiate", 13}},
 				Captures: Captures{Captures: 20, Replays: 400},
 				Counts:   Counts{Launches: Launches{Host: Count(300)}, GraphNodes: map[string]int64{"kernel": 280}},
+				Warmup:   []Warmup{{Process: 1, Steps: 12, Capped: true}},
 			}},
 		}},
 	}

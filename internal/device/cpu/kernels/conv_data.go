@@ -22,7 +22,6 @@ type phase struct {
 	r0, s0       int // the phase's first tap in each direction
 	w, co, ou    piece
 	first        int // its first unit
-	weightChunks int
 }
 
 func planBwdData(g geom, dyType workloads.DType) *dataPlan {
@@ -113,9 +112,9 @@ func buildBwdData(c *compiler) func() {
 		f.src, f.dst = src, dxv
 		f.weights, f.cols, f.outs = f.w.f32(scratch), f.co.f32(scratch), f.ou.f32(scratch)
 	}
-	// Filters are turned in groups of 16 channels, so that each chunk writes
-	// rows of its own and reads whole cache lines.
-	const group = 16
+	// Filters are turned in groups of channels: each chunk writes rows of its
+	// own and reads a few whole cache lines of each tap.
+	const group = 64
 	groups := ceilDiv(g.c, group)
 	turn := func(i int) {
 		for k := range p.phases {
@@ -148,24 +147,12 @@ func (f *phase) turn(w vec, g geom, c0, c1 int) {
 	for c := c0; c < c1; c++ {
 		clear(f.weights[c*f.pitch+f.taps() : (c+1)*f.pitch])
 	}
-	var buf [16]float32
 	for i := range f.th {
 		for j := range f.tw {
 			r := f.r0 + g.stride*(f.th-1-i)
 			s := f.s0 + g.stride*(f.tw-1-j)
-			at := (i*f.tw + j) * g.k
-			for k := range g.k {
-				from := ((k*g.r+r)*g.s+s)*g.c + c0
-				row := buf[:c1-c0]
-				if w.f32 != nil {
-					row = w.f32[from : from+c1-c0]
-				} else {
-					decode(row, w.f16[from:from+c1-c0])
-				}
-				for c, v := range row {
-					f.weights[(c0+c)*f.pitch+at+k] = v
-				}
-			}
+			to := f.weights[c0*f.pitch+(i*f.tw+j)*g.k:]
+			transpose(to, f.pitch, w, (r*g.s+s)*g.c+c0, g.taps(), g.k, c1-c0)
 		}
 	}
 }

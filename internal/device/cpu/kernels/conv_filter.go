@@ -17,6 +17,9 @@ type filterPlan struct {
 	tiles          int
 	pixelChunks    int
 	xPitch, yPitch int
+	// A line of an x plane holds the columns in the order of their phase, the
+	// column modulo the stride: what one tap sees then lies side by side.
+	phaseWidth, lineWidth int
 	parts          bool // sums go to scratch and not straight to dw
 
 	layout           layout
@@ -36,7 +39,9 @@ func planBwdFilter(g geom, dwType workloads.DType) *filterPlan {
 	p.tiles = ceilDiv(g.taps(), maxTaps)
 	p.tileTaps = ceilDiv(g.taps(), p.tiles)
 	p.pixelChunks = min(ceilDiv(units, p.tiles), ceilDiv(g.outPixels(), 128))
-	p.xPitch, p.yPitch = roundUp(g.inPixels(), 16), roundUp(g.outPixels(), 16)
+	p.phaseWidth = ceilDiv(g.w, g.stride)
+	p.lineWidth = p.phaseWidth * g.stride
+	p.xPitch, p.yPitch = planePitch(g.n*g.h*p.lineWidth), planePitch(g.outPixels())
 	p.parts = p.pixelChunks > 1 || dwType == workloads.F16
 	p.px = p.layout.f32(g.c * p.xPitch)
 	p.py = p.layout.f32(g.k * p.yPitch)
@@ -83,8 +88,8 @@ func buildBwdFilter(c *compiler) func() {
 	if p.parts {
 		p.sums = p.sum.f32(scratch)
 	}
-	turnX, nx := turnRows(p.x, p.xPitch, xv, g.inPixels(), g.c)
-	turnY, ny := turnRows(p.y, p.yPitch, dyv, g.outPixels(), g.k)
+	turnX, nx := p.turnX(xv)
+	turnY, ny := p.turnY(dyv)
 	turn := func(i int) {
 		if i < nx {
 			turnX(i)
@@ -107,6 +112,39 @@ func buildBwdFilter(c *compiler) func() {
 	}
 }
 
+// planePitch keeps planes on 16 bytes, and apart from multiples of the page
+// size, at which the elements of one pixel would all fall into few cache lines.
+func planePitch(n int) int { return roundUp(n, 32) + 16 }
+
+// turnX makes a function that turns x into planes, and says into how many
+// chunks it is cut.
+func (p *filterPlan) turnX(x vec) (func(i int), int) {
+	g := p.g
+	if g.stride == 1 {
+		return turnPixels(p.x, p.xPitch, x, g.inPixels(), g.c)
+	}
+	return func(line int) {
+		for phase := range min(g.stride, g.w) {
+			from := (line*g.w + phase) * g.c
+			n := (g.w - phase + g.stride - 1) / g.stride
+			transpose(p.x[line*p.lineWidth+phase*p.phaseWidth:], p.xPitch, x, from, g.stride*g.c, n, g.c)
+		}
+	}, g.n * g.h
+}
+
+func (p *filterPlan) turnY(dy vec) (func(i int), int) {
+	return turnPixels(p.y, p.yPitch, dy, p.g.outPixels(), p.g.k)
+}
+
+// turnPixels makes a function that turns n pixels of c channels into planes.
+func turnPixels(dst []float32, pitch int, src vec, n, c int) (func(i int), int) {
+	perChunk := roundUp(max(64, ceilDiv(n, 2*units)), 16)
+	return func(i int) {
+		lo := i * perChunk
+		transpose(dst[lo:], pitch, src, lo*c, c, min(n-lo, perChunk), c)
+	}, ceilDiv(n, perChunk)
+}
+
 // sumRows is the bias gradient: the sum of each row of planes, in image order.
 func sumRows(db, y []float32, pitch, n int) {
 	for k := range db {
@@ -115,41 +153,6 @@ func sumRows(db, y []float32, pitch, n int) {
 			sum += v
 		}
 		db[k] = sum
-	}
-}
-
-// turnRows makes a function that turns src, rows of c elements, into c rows of
-// pitch elements, and says into how many chunks it is cut.
-func turnRows(dst []float32, pitch int, src vec, rows, c int) (func(i int), int) {
-	perChunk := roundUp(max(64, ceilDiv(rows, 2*units)), 16)
-	return func(i int) {
-		for r := i * perChunk; r < min(rows, (i+1)*perChunk); r += 16 {
-			// 16 source rows fill whole cache lines of each target row.
-			turnBlock(dst, pitch, src, r, min(rows, r+16), c)
-		}
-	}, ceilDiv(rows, perChunk)
-}
-
-func turnBlock(dst []float32, pitch int, src vec, r0, r1, c int) {
-	if src.f32 != nil && r1-r0 == 16 {
-		s := src.f32[r0*c : r1*c]
-		for j := range c {
-			d := (*[16]float32)(dst[j*pitch+r0:])
-			for i, at := 0, j; i < 16; i, at = i+1, at+c {
-				d[i] = s[at]
-			}
-		}
-		return
-	}
-	for j := range c {
-		d := dst[j*pitch+r0 : j*pitch+r1]
-		for i := range d {
-			if src.f32 != nil {
-				d[i] = src.f32[(r0+i)*c+j]
-			} else {
-				d[i] = fromF16(src.f16[(r0+i)*c+j])
-			}
-		}
 	}
 }
 
@@ -184,47 +187,50 @@ func (p *filterPlan) run(unit int) {
 	}
 }
 
-// gather fills row q-q0 of dst with what tap q sees from pixels p0..p1.
+// gather fills row q-q0 of dst with what tap q sees from pixels p0..p1. Taps
+// that differ in the channel only read the same lines of their planes.
 func (p *filterPlan) gather(dst []float32, pitch, q0, q1, p0, p1 int) {
-	g := p.g
-	for q := q0; q < q1; q++ {
-		c, s, r := q%g.c, q/g.c%g.s, q/(g.c*g.s)
-		plane := p.x[c*p.xPitch : (c+1)*p.xPitch]
-		row := dst[(q-q0)*pitch : (q-q0)*pitch+p1-p0]
-		j := p0 % g.ow
-		line := p0 / g.ow // image and row together
-		for len(row) > 0 {
-			n := min(g.ow-j, len(row))
-			y := line%g.oh*g.stride - g.pad + r
-			if y < 0 || y >= g.h {
-				clear(row[:n])
-			} else {
-				img := line / g.oh
-				gatherLine(row[:n], plane[(img*g.h+y)*g.w:(img*g.h+y+1)*g.w], j*g.stride-g.pad+s, g.stride)
-			}
-			row = row[n:]
-			j = 0
-			line++
-		}
+	c := p.g.c
+	for q := q0; q < q1; {
+		last := min((q/c+1)*c, q1)
+		p.gatherTap(dst[(q-q0)*pitch:], pitch, q/c, q%c, last-q, p0, p1)
+		q = last
 	}
 }
 
-// gatherLine reads every stride-th element of src from x on, 0 outside.
-func gatherLine(dst, src []float32, x, stride int) {
-	if stride == 1 {
-		lo := min(max(0, -x), len(dst))
-		hi := max(lo, min(len(dst), len(src)-x))
-		clear(dst[:lo])
-		copy(dst[lo:hi], src[x+lo:])
-		clear(dst[hi:])
-		return
-	}
-	for i := range dst {
-		dst[i] = 0
-		if uint(x) < uint(len(src)) {
-			dst[i] = src[x]
+// gatherTap fills n rows with what tap (r, s) = rs sees in channels c0 on.
+func (p *filterPlan) gatherTap(dst []float32, pitch, rs, c0, n, p0, p1 int) {
+	g := p.g
+	// The tap sees pixels of one column phase only, which lie side by side.
+	ahead := rs%g.s - g.pad
+	shift := floorDiv(ahead, g.stride)
+	phase := ahead - shift*g.stride
+	width := (g.w - phase + g.stride - 1) / g.stride // pixels of that phase
+	line, j := p0/g.ow, p0%g.ow                      // image and row together
+	for p0 < p1 {
+		m := min(g.ow-j, p1-p0)
+		y := line%g.oh*g.stride - g.pad + rs/g.s
+		row := (line/g.oh*g.h+y)*p.lineWidth + phase*p.phaseWidth
+		// Of elements 0..m those from lo to hi lie inside the image.
+		lo := min(max(0, -shift-j), m)
+		hi := max(lo, min(m, width-shift-j))
+		if y < 0 || y >= g.h {
+			lo, hi = m, m
 		}
-		x += stride
+		from := c0*p.xPitch + row + shift + j
+		for k := range n {
+			d := dst[k*pitch : k*pitch+m]
+			clear(d[:lo])
+			if lo < hi {
+				copy(d[lo:hi], p.x[from+lo:])
+			}
+			clear(d[hi:])
+			from += p.xPitch
+		}
+		dst = dst[m:]
+		p0 += m
+		j = 0
+		line++
 	}
 }
 

@@ -80,7 +80,11 @@ func (s *Session) capture(mode string, control workloads.Control) (*capture.Set,
 	if set := s.sets[k]; set != nil {
 		return set, nil
 	}
-	set, err := capture.Prepare(s.group, s.w, s.tables, capture.Config{Mode: k.mode, Control: control, Feeders: s.feeders})
+	var set *capture.Set
+	err := s.await(func() (err error) {
+		set, err = capture.Prepare(s.group, s.w, s.tables, capture.Config{Mode: k.mode, Control: control, Feeders: s.feeders})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -181,8 +185,7 @@ func (x *Executor) each(f func(walk.Runner) error) error {
 	if err == nil {
 		return nil
 	}
-	var stall *StallError
-	if errors.As(err, &stall) {
+	if x.s.stuck != nil {
 		return err
 	}
 	return errors.Join(err, x.Wait())

@@ -54,7 +54,7 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 		return nil, err
 	}
 	progress("prepare operators")
-	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source})
+	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx})
 	if err != nil {
 		return nil, err
 	}

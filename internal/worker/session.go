@@ -30,7 +30,14 @@ type Options struct {
 	// StallAfter is how long no rank may make progress, in submissions or in
 	// operators, before a run is given up with a diagnosis; 0 means 5 minutes.
 	StallAfter time.Duration
+	// Context ends waiting early; nil never does. What the ranks are at then
+	// goes on for a moment; if it takes longer, the session is abandoned and
+	// closes itself once they are done.
+	Context context.Context
 }
+
+// graceAfterCancel is how long a cancelled session waits for its ranks.
+const graceAfterCancel = time.Second
 
 // Session is one cell opened on a device. It is used from one goroutine, which
 // is not a rank's.
@@ -46,9 +53,10 @@ type Session struct {
 	order   []*Executor
 	// tableTime is what preparing the operators took.
 	tableTime time.Duration
-	// stuck is the diagnosis of a run that was given up; the ranks cannot be
-	// used after it.
-	stuck error
+	// stuck is why the ranks were given up, running what they never finished:
+	// a diagnosis or a cancellation. They cannot be used after it.
+	stuck     error
+	abandoned <-chan error // ends when they are done after all
 }
 
 // setKey names what captures can be shared by: how streams are joined between
@@ -66,6 +74,9 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 	}
 	if o.StallAfter == 0 {
 		o.StallAfter = 5 * time.Minute
+	}
+	if o.Context == nil {
+		o.Context = context.Background()
 	}
 	if o.Feeder == nil {
 		if o.Source == nil {
@@ -201,16 +212,26 @@ func (s *Session) scalarsRegion() workloads.Region {
 	return region
 }
 
-// each runs f on every rank and gives up, with a diagnosis, if nothing moves
-// for too long: neither submissions nor the operators that streams ran last.
+// each runs f on every rank; see await.
 func (s *Session) each(f func(device.Rank) error) error {
+	return s.await(func() error { return s.group.Each(f) })
+}
+
+// await runs f, which keeps the ranks busy, and gives up on it with a
+// diagnosis if nothing moves for too long (neither submissions nor the
+// operators that streams ran last), or if the session is cancelled.
+func (s *Session) await(f func() error) error {
 	if s.stuck != nil {
 		return s.stuck
 	}
 	done := make(chan error, 1)
-	go func() { done <- s.group.Each(f) }()
+	go func() { done <- f() }()
 	tick := time.NewTicker(s.opts.StallAfter)
 	defer tick.Stop()
+	giveUp := func(why error) error {
+		s.stuck, s.abandoned = why, done
+		return why
+	}
 	for last := s.progress(); ; {
 		select {
 		case err := <-done:
@@ -218,10 +239,16 @@ func (s *Session) each(f func(device.Rank) error) error {
 		case <-tick.C:
 			now := s.progress()
 			if now == last {
-				s.stuck = &StallError{After: s.opts.StallAfter, Ranks: s.lastOps()}
-				return s.stuck
+				return giveUp(&StallError{After: s.opts.StallAfter, Ranks: s.lastOps()})
 			}
 			last = now
+		case <-s.opts.Context.Done():
+			select {
+			case err := <-done:
+				return err
+			case <-time.After(graceAfterCancel):
+				return giveUp(context.Cause(s.opts.Context))
+			}
 		}
 	}
 }
@@ -261,9 +288,18 @@ func (e *StallError) Error() string {
 }
 
 // Close releases graphs and the group. It returns the first failure. A session
-// that got stuck is left as it is: closing would wait for what does not end.
+// that was given up closes itself when what its ranks were at has ended, if it
+// ever does; waiting for it would be to get stuck as well.
 func (s *Session) Close() error {
 	if s.stuck != nil {
+		done := s.abandoned
+		s.abandoned = nil
+		if done != nil {
+			go func() {
+				<-done
+				_ = s.group.Close() // releases graphs as well; the failure is known
+			}()
+		}
 		return nil
 	}
 	var errs []error

@@ -173,15 +173,6 @@ func (s *Session) Restore() error {
 	})
 }
 
-// SnapshotBytes is the host memory that all ranks' snapshots hold.
-func (s *Session) SnapshotBytes() int64 {
-	n := int64(0)
-	for _, k := range s.kept {
-		n += k.Bytes()
-	}
-	return n
-}
-
 // Scalars reads a rank's scalars. The session is drained.
 func (s *Session) Scalars(rank int) (sc workloads.Scalars, err error) {
 	err = s.group.Rank(rank).Do(func() error {

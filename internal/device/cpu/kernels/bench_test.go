@@ -1,3 +1,5 @@
+//go:build unix
+
 package kernels
 
 import (
@@ -5,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,7 +95,8 @@ func fastest(sizes ...[3]int) *product {
 // to it the bare product by the fastest of gonum's variants, in turn, with as
 // many threads. ratio is the throughput of the pass over that of the product.
 // The data gradient may be had as either of two products; the faster one
-// counts.
+// counts. cpu_ratio is the same in processor time, which means something on a
+// busy machine, too.
 func BenchmarkConv(b *testing.B) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, l := range benchGeoms {
@@ -128,21 +132,37 @@ func benchPass(b *testing.B, c opCase, threads int, sizes [][3]int) {
 	f := r.compile(b, pool)
 	f()
 	other := fastest(sizes...)
-	var ours, theirs []time.Duration
+	var ours, theirs, ourCPU, theirCPU []time.Duration
 	for b.Loop() {
-		t0 := time.Now()
+		t0, c0 := time.Now(), cpuTime()
 		f()
-		t1 := time.Now()
+		t1, c1 := time.Now(), cpuTime()
 		other.run()
-		ours, theirs = append(ours, t1.Sub(t0)), append(theirs, time.Since(t1))
+		t2, c2 := time.Now(), cpuTime()
+		ours, theirs = append(ours, t1.Sub(t0)), append(theirs, t2.Sub(t1))
+		ourCPU, theirCPU = append(ourCPU, c1-c0), append(theirCPU, c2-c1)
 	}
 	macs := float64(sizes[0][0]) * float64(sizes[0][1]) * float64(sizes[0][2])
-	// Medians: a machine at work on something else doubles single times.
-	slices.Sort(ours)
-	slices.Sort(theirs)
-	us, them := ours[len(ours)/2].Seconds(), theirs[len(theirs)/2].Seconds()
+	us, them := median(ours), median(theirs)
+	b.ReportMetric(median(theirCPU)/median(ourCPU), "cpu_ratio")
 	b.ReportMetric(them/us, "ratio")
 	b.ReportMetric(macs/us/1e9, "GMAC/s")
 	b.ReportMetric(macs/them/1e9, "gonum_GMAC/s")
 	b.ReportMetric(0, "ns/op")
+}
+
+// median is in seconds. A machine at work on something else doubles single
+// times, so means would say little.
+func median(d []time.Duration) float64 {
+	slices.Sort(d)
+	return d[len(d)/2].Seconds()
+}
+
+// cpuTime is the processor time of all threads so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -19,9 +19,9 @@ type dataPlan struct {
 
 type phase struct {
 	windowProduct
-	r0, s0       int // the phase's first tap in each direction
-	w, co, ou    piece
-	first        int // its first unit
+	r0, s0    int // the phase's first tap in each direction
+	w, co, ou piece
+	first     int // its first unit
 }
 
 func planBwdData(g geom, dyType workloads.DType) *dataPlan {

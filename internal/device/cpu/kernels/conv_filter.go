@@ -8,19 +8,21 @@ import "github.com/tech-renaissance/trbench/workloads"
 // one row a channel. Then tiles of taps are gathered from the planes row by row
 // and multiplied.
 //
-// Work is cut into tiles of taps, which share nothing, and, if those are too
-// few, into chunks of pixels, which sum into parts of their own; the parts are
-// added in chunk order at the end.
+// Work is cut into tiles of taps. They share nothing, and every sum stays in one
+// piece. Rejected: chunks of images with sums of their own. They need memory and
+// a second pass, and where the images are small their dot products are short.
 type filterPlan struct {
 	g              geom
 	tileTaps       int
 	tiles          int
-	pixelChunks    int
 	xPitch, yPitch int
 	// A line of an x plane holds the columns in the order of their phase, the
-	// column modulo the stride: what one tap sees then lies side by side.
+	// column modulo the stride, each phase between zeros: what a tap sees from a
+	// line of output pixels is then one piece, inside the image or not.
 	phaseWidth, lineWidth int
-	parts          bool // sums go to scratch and not straight to dw
+	before                int  // zeros before a phase
+	block                 int  // pixels of one product: whole lines
+	encode                bool // dw is F16: sums go to scratch first
 
 	layout           layout
 	px, py, col, sum piece
@@ -28,30 +30,38 @@ type filterPlan struct {
 	x, y, cols, sums []float32
 }
 
-// pixelBlock is the number of pixels of one product: long enough for the dot
-// product to run at full speed, short enough for a tile of taps to stay in the
-// second-level cache.
-const pixelBlock = 512
-
 func planBwdFilter(g geom, dwType workloads.DType) *filterPlan {
 	const maxTaps = 192 // with 64 filters the most that gonum multiplies serially
-	p := &filterPlan{g: g}
-	p.tiles = ceilDiv(g.taps(), maxTaps)
+	p := &filterPlan{g: g, encode: dwType == workloads.F16}
+	p.tiles = max(ceilDiv(g.taps(), maxTaps), min(units, g.taps()))
 	p.tileTaps = ceilDiv(g.taps(), p.tiles)
-	p.pixelChunks = min(ceilDiv(units, p.tiles), ceilDiv(g.outPixels(), 128))
-	p.phaseWidth = ceilDiv(g.w, g.stride)
+	if p.tileTaps > g.c { // whole pixels
+		p.tileTaps = p.tileTaps / g.c * g.c
+	}
+	p.tiles = ceilDiv(g.taps(), p.tileTaps)
+	p.before = -floorDiv(-g.pad, g.stride)
+	p.phaseWidth = p.before + max(ceilDiv(g.w, g.stride), floorDiv(g.s-1-g.pad, g.stride)+g.ow)
 	p.lineWidth = p.phaseWidth * g.stride
 	p.xPitch, p.yPitch = planePitch(g.n*g.h*p.lineWidth), planePitch(g.outPixels())
-	p.parts = p.pixelChunks > 1 || dwType == workloads.F16
+	p.block = blockPixels(p.tileTaps, g.ow)
 	p.px = p.layout.f32(g.c * p.xPitch)
 	p.py = p.layout.f32(g.k * p.yPitch)
 	if !g.pointwise() {
-		p.col = p.layout.f32(p.tiles * p.pixelChunks * p.tileTaps * pixelBlock)
+		p.col = p.layout.f32(p.tiles * p.tileTaps * planePitch(p.block))
 	}
-	if p.parts {
-		p.sum = p.layout.f32(p.pixelChunks * g.k * g.taps())
+	if p.encode {
+		p.sum = p.layout.f32(g.k * g.taps())
 	}
 	return p
+}
+
+// blockPixels picks the length of the dot products: long enough for full speed,
+// short enough for a tile of taps to stay in the second-level cache. It is a
+// whole number of lines.
+func blockPixels(tileTaps, line int) int {
+	const cacheFloats = 32 << 10
+	n := min(max(cacheFloats/tileTaps, 512), 2048)
+	return max(1, n/line) * line
 }
 
 func bwdFilterScratch(b *workloads.Bound) layout {
@@ -85,7 +95,7 @@ func buildBwdFilter(c *compiler) func() {
 		p.cols = p.col.f32(scratch)
 	}
 	p.sums = dwv.f32
-	if p.parts {
+	if p.encode {
 		p.sums = p.sum.f32(scratch)
 	}
 	turnX, nx := p.turnX(xv)
@@ -97,22 +107,22 @@ func buildBwdFilter(c *compiler) func() {
 			turnY(i - nx)
 		}
 	}
-	add := func() {}
-	if p.parts {
-		add = c.addParts(dwv, p.sums, p.pixelChunks)
+	finish := func() {}
+	if p.encode {
+		finish = c.spread(len(p.sums), func(lo, hi int) { encode(dwv.f16[lo:hi], p.sums[lo:hi]) })
 	}
-	pool, run, n := c.pool, p.run, p.tiles*p.pixelChunks
+	pool, run, n := c.pool, p.run, p.tiles
 	return func() {
 		pool.Run(nx+ny, turn)
 		pool.Run(n, run)
-		add()
+		finish()
 		if db != nil {
 			sumRows(db, p.y, p.yPitch, g.n)
 		}
 	}
 }
 
-// planePitch keeps planes on 16 bytes, and apart from multiples of the page
+// planePitch keeps planes, and the rows of a tile, on 16 bytes, and apart from multiples of the page
 // size, at which the elements of one pixel would all fall into few cache lines.
 func planePitch(n int) int { return roundUp(n, 32) + 16 }
 
@@ -120,16 +130,37 @@ func planePitch(n int) int { return roundUp(n, 32) + 16 }
 // chunks it is cut.
 func (p *filterPlan) turnX(x vec) (func(i int), int) {
 	g := p.g
-	if g.stride == 1 {
+	if g.pointwise() {
 		return turnPixels(p.x, p.xPitch, x, g.inPixels(), g.c)
 	}
-	return func(line int) {
-		for phase := range min(g.stride, g.w) {
-			from := (line*g.w + phase) * g.c
-			n := (g.w - phase + g.stride - 1) / g.stride
-			transpose(p.x[line*p.lineWidth+phase*p.phaseWidth:], p.xPitch, x, from, g.stride*g.c, n, g.c)
+	perChunk := max(1, chunkLen/4/(g.w*g.c))
+	return func(i int) {
+		for line := i * perChunk; line < min(g.n*g.h, (i+1)*perChunk); line++ {
+			if (line%g.h+g.pad)%g.stride >= g.r {
+				continue // no tap sees this line
+			}
+			for s := range min(g.stride, g.s) {
+				p.turnPhase(x, line, floorMod(s-g.pad, g.stride))
+			}
 		}
-	}, g.n * g.h
+	}, ceilDiv(g.n*g.h, perChunk)
+}
+
+// turnPhase turns the pixels of one line and phase, and sets the zeros.
+func (p *filterPlan) turnPhase(x vec, line, phase int) {
+	g := p.g
+	n := max(0, (g.w-phase+g.stride-1)/g.stride)
+	dst := p.x[line*p.lineWidth+phase*p.phaseWidth:]
+	transpose(dst[p.before:], p.xPitch, x, (line*g.w+min(phase, g.w-1))*g.c, g.stride*g.c, n, g.c)
+	for c := range g.c {
+		row := dst[c*p.xPitch : c*p.xPitch+p.phaseWidth]
+		for i := range p.before {
+			row[i] = 0
+		}
+		for i := p.before + n; i < p.phaseWidth; i++ {
+			row[i] = 0
+		}
+	}
 }
 
 func (p *filterPlan) turnY(dy vec) (func(i int), int) {
@@ -156,96 +187,60 @@ func sumRows(db, y []float32, pitch, n int) {
 	}
 }
 
-// run computes one tile of taps over one chunk of pixels.
-func (p *filterPlan) run(unit int) {
+// run computes one tile of taps, a block of pixels at a time.
+func (p *filterPlan) run(tile int) {
 	g := p.g
-	tile, chunk := unit/p.pixelChunks, unit%p.pixelChunks
 	q0 := tile * p.tileTaps
 	q1 := min(q0+p.tileTaps, g.taps())
-	blocks := ceilDiv(g.outPixels(), 16)
-	lo := blocks * chunk / p.pixelChunks * 16
-	hi := min(blocks*(chunk+1)/p.pixelChunks*16, g.outPixels())
-	sums := p.sums
-	if p.parts {
-		sums = sums[chunk*g.k*g.taps() : (chunk+1)*g.k*g.taps()]
-	}
-	for at := lo; at < hi; at += pixelBlock {
-		end := min(at+pixelBlock, hi)
+	pixels := g.outPixels()
+	for at := 0; at < pixels; at += p.block {
+		end := min(at+p.block, pixels)
 		b, ldb := []float32(nil), 0
 		if g.pointwise() {
 			b, ldb = p.x[q0*p.xPitch+at:], p.xPitch
 		} else {
-			size := p.tileTaps * pixelBlock
-			b, ldb = p.cols[unit*size:(unit+1)*size], roundUp(end-at, 4)
-			p.gather(b, ldb, q0, q1, at, end)
+			size := p.tileTaps * planePitch(p.block)
+			b, ldb = p.cols[tile*size:(tile+1)*size], planePitch(end-at)
+			p.gather(b, ldb, q0, q1, at/g.ow, end/g.ow)
 		}
 		// Filters in the outer loop: a call takes 64 of them and the whole tile.
 		for k := 0; k < g.k; k += gemmCols {
 			a := p.y[k*p.yPitch+at:]
-			gemmTile(min(gemmCols, g.k-k), q1-q0, end-at, a, p.yPitch, b, ldb, at > lo, sums[k*g.taps()+q0:], g.taps())
+			gemmTile(min(gemmCols, g.k-k), q1-q0, end-at, a, p.yPitch, b, ldb, at > 0, p.sums[k*g.taps()+q0:], g.taps())
 		}
 	}
 }
 
-// gather fills row q-q0 of dst with what tap q sees from pixels p0..p1. Taps
-// that differ in the channel only read the same lines of their planes.
-func (p *filterPlan) gather(dst []float32, pitch, q0, q1, p0, p1 int) {
+// gather fills row q-q0 of dst with what tap q sees from output lines l0..l1,
+// image and row together. Taps that differ in the channel only read the same
+// lines of their planes.
+func (p *filterPlan) gather(dst []float32, pitch, q0, q1, l0, l1 int) {
 	c := p.g.c
 	for q := q0; q < q1; {
 		last := min((q/c+1)*c, q1)
-		p.gatherTap(dst[(q-q0)*pitch:], pitch, q/c, q%c, last-q, p0, p1)
+		p.gatherTap(dst[(q-q0)*pitch:], pitch, q/c, q%c, last-q, l0, l1)
 		q = last
 	}
 }
 
 // gatherTap fills n rows with what tap (r, s) = rs sees in channels c0 on.
-func (p *filterPlan) gatherTap(dst []float32, pitch, rs, c0, n, p0, p1 int) {
+func (p *filterPlan) gatherTap(dst []float32, pitch, rs, c0, n, l0, l1 int) {
 	g := p.g
-	// The tap sees pixels of one column phase only, which lie side by side.
 	ahead := rs%g.s - g.pad
-	shift := floorDiv(ahead, g.stride)
-	phase := ahead - shift*g.stride
-	width := (g.w - phase + g.stride - 1) / g.stride // pixels of that phase
-	line, j := p0/g.ow, p0%g.ow                      // image and row together
-	for p0 < p1 {
-		m := min(g.ow-j, p1-p0)
+	column := floorMod(ahead, g.stride)*p.phaseWidth + p.before + floorDiv(ahead, g.stride)
+	for line := l0; line < l1; line++ {
 		y := line%g.oh*g.stride - g.pad + rs/g.s
-		row := (line/g.oh*g.h+y)*p.lineWidth + phase*p.phaseWidth
-		// Of elements 0..m those from lo to hi lie inside the image.
-		lo := min(max(0, -shift-j), m)
-		hi := max(lo, min(m, width-shift-j))
+		d := dst[(line-l0)*g.ow:]
 		if y < 0 || y >= g.h {
-			lo, hi = m, m
-		}
-		from := c0*p.xPitch + row + shift + j
-		for k := range n {
-			d := dst[k*pitch : k*pitch+m]
-			clear(d[:lo])
-			if lo < hi {
-				copy(d[lo:hi], p.x[from+lo:])
+			for k := range n {
+				clear(d[k*pitch : k*pitch+g.ow])
 			}
-			clear(d[hi:])
+			continue
+		}
+		from := c0*p.xPitch + (line/g.oh*g.h+y)*p.lineWidth + column
+		for k := range n {
+			copy(d[k*pitch:k*pitch+g.ow], p.x[from:from+g.ow])
 			from += p.xPitch
 		}
-		dst = dst[m:]
-		p0 += m
-		j = 0
-		line++
 	}
-}
-
-// addParts makes a function that adds the parts in order and stores the sum.
-func (c *compiler) addParts(dst vec, parts []float32, n int) func() {
-	size := dst.len()
-	return c.spread(size, func(lo, hi int) {
-		var buf block
-		d := dst.place(lo, hi, &buf)
-		copy(d, parts[lo:hi])
-		for i := 1; i < n; i++ {
-			for j, v := range parts[i*size+lo : i*size+hi] {
-				d[j] += v
-			}
-		}
-		dst.commit(lo, d)
-	})
 }

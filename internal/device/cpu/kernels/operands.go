@@ -259,3 +259,13 @@ func (c *compiler) spread(n int, f func(lo, hi int)) func() {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 func roundUp(a, b int) int { return ceilDiv(a, b) * b }
+
+// floorDiv and floorMod round down, for negative a, too.
+func floorDiv(a, b int) int {
+	if a < 0 {
+		return -ceilDiv(-a, b)
+	}
+	return a / b
+}
+
+func floorMod(a, b int) int { return a - floorDiv(a, b)*b }

@@ -141,13 +141,6 @@ func (p *maxPool) reach(at, n int) (lo, hi int) {
 	return max(0, floorDiv(at+p.pad-p.r, p.stride)+1), min(n, (at+p.pad)/p.stride+1)
 }
 
-func floorDiv(a, b int) int {
-	if a < 0 {
-		return -ceilDiv(-a, b)
-	}
-	return a / b
-}
-
 // collect adds the gradients of the windows whose maximum this pixel was, in
 // row-major order of the windows.
 func (p *maxPool) collect(dx []float32, img, y, x, c0 int, buf *block) {

@@ -35,6 +35,28 @@ func refConv(x, w []float64, g geom) []float64 {
 	return y
 }
 
+// refConvGrads are the gradients of dot(conv(x, w), dy), for sizes at which
+// central differences would take too long.
+func refConvGrads(x, w, dy []float64, g geom) (dx, dw []float64) {
+	dx, dw = make([]float64, len(x)), make([]float64, len(w))
+	for p := range g.outPixels() {
+		n, i, j := p/(g.oh*g.ow), p/g.ow%g.oh, p%g.ow
+		for q := range g.taps() {
+			h, v := i*g.stride-g.pad+q/(g.s*g.c), j*g.stride-g.pad+q/g.c%g.s
+			if h < 0 || h >= g.h || v < 0 || v >= g.w {
+				continue
+			}
+			at := ((n*g.h+h)*g.w+v)*g.c + q%g.c
+			for k := range g.k {
+				d := dy[p*g.k+k]
+				dx[at] += d * w[k*g.taps()+q]
+				dw[k*g.taps()+q] += d * x[at]
+			}
+		}
+	}
+	return dx, dw
+}
+
 // refNorm returns y, mean, invstd, statMean, statVar.
 func refNorm(x, gamma, beta, z []float64, c int, a workloads.Attr) [][]float64 {
 	y := make([]float64, len(x))

@@ -11,6 +11,16 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
+// TestReferenceGradients holds the loops for large cases against differences.
+func TestReferenceGradients(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 3))
+	g := geom{n: 2, h: 5, w: 6, c: 2, k: 3, r: 3, s: 2, stride: 2, pad: 1, oh: 3, ow: 4}
+	x, w, dy := random(rng, g.inPixels()*g.c), random(rng, g.k*g.taps()), random(rng, g.outPixels()*g.k)
+	dx, dw := refConvGrads(x, w, dy, g)
+	compare(t, "dx", dx, slope(x, func(p []float64) float64 { return dot(refConv(p, w, g), dy) }), 1e-6)
+	compare(t, "dw", dw, slope(w, func(p []float64) float64 { return dot(refConv(x, p, g), dy) }), 1e-6)
+}
+
 func TestFromF16(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)

@@ -82,7 +82,7 @@ func fakeEngine() Engine {
 		Devices: func() []Device {
 			return []Device{
 				{Name: "cuda", Missing: "no NVIDIA GPU was found"},
-				{Name: "cpu", MaxRanks: 4, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
+				{Name: "cpu", MaxRanks: 4, MemoryBytes: 1 << 40, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
 			}
 		},
 		RunCell: fakeCell,
@@ -263,6 +263,31 @@ func TestExitCodes(t *testing.T) {
 	} {
 		if got := exitCode(test.err); got != test.want {
 			t.Errorf("%v: exit %d, want %d", test.err, got, test.want)
+		}
+	}
+}
+
+func TestFreeMemory(t *testing.T) {
+	const meminfo = "MemTotal: 100 kB\nMemAvailable:   64 kB\nSwapFree: 1 kB\n"
+	for _, test := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+	}{
+		{"nothing known", nil, 0},
+		{"a machine", map[string]string{"/proc/meminfo": meminfo}, 64 << 10},
+		{"no limit", map[string]string{"/proc/meminfo": meminfo, "/sys/fs/cgroup/memory.max": "max\n"}, 64 << 10},
+		{"a container", map[string]string{"/proc/meminfo": meminfo, "/sys/fs/cgroup/memory.max": "4096\n"}, 4096},
+		{"a roomy container", map[string]string{"/proc/meminfo": meminfo, "/sys/fs/cgroup/memory.max": "4096000\n"}, 64 << 10},
+	} {
+		got := freeMemory(func(name string) ([]byte, error) {
+			if text, ok := test.files[name]; ok {
+				return []byte(text), nil
+			}
+			return nil, os.ErrNotExist
+		})
+		if got != test.want {
+			t.Errorf("%s: %d bytes, want %d", test.name, got, test.want)
 		}
 	}
 }

@@ -50,6 +50,7 @@ func devices(reference device.Device) []Device {
 		{Name: "cuda", Missing: "the CUDA device is not built yet in this version"},
 		{
 			Name: reference.Name(), MaxRanks: reference.MaxRanks(), Target: reference.Target(),
+			MemoryBytes: hostMemory(),
 			Description: "reference arithmetic on this machine's CPU; ranks are threads",
 		},
 	}

@@ -43,6 +43,9 @@ type Device struct {
 	Name        string
 	Description string
 	MaxRanks    int
+	// MemoryBytes is what the arenas of all ranks on this device's memory may
+	// take together; 0 if unknown.
+	MemoryBytes int64
 	// Missing says in a few words why the device cannot be used; empty if it can.
 	Missing string
 	Target  workloads.Target

@@ -100,6 +100,9 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return plan, device, err
 	}
+	if err := checkMemory(plan.Cells, device); err != nil {
+		return plan, device, err
+	}
 	if err := data.Check(plan.Data); err != nil {
 		return plan, device, err
 	}

@@ -78,6 +78,9 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return nil, err
 	}
+	if err := checkMemory(cells, device); err != nil {
+		return nil, err
+	}
 	options := o.env.data(o.data, o.seed)
 	if err := data.Check(options); err != nil {
 		return nil, err

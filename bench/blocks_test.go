@@ -23,9 +23,8 @@ type fakeSession struct {
 }
 
 type fakeExecutor struct {
-	s     *fakeSession
-	key   results.ConfigurationKey
-	steps int
+	s   *fakeSession
+	key results.ConfigurationKey
 }
 
 type fakeState int

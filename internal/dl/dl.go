@@ -220,7 +220,7 @@ func (l *Library) Close() error {
 
 // linkMap is the public head of the loader's record of an object, link.h.
 type linkMap struct {
-	addr uintptr
+	_    uintptr // l_addr
 	name *byte
 }
 

@@ -276,9 +276,9 @@ func TestRecaptures(t *testing.T) {
 		b := x.op(r, workloads.ZeroGrad, "b", nothing)
 		fork := func(bool) device.Graph { return x.fork(r, a, b) }
 		fork(true).Close()
-		goroutines, live := runtime.NumGoroutine(), fmt.Sprint(x.g.Live())
+		goroutines := runtime.NumGoroutine()
 		out, back := x.event(r, "out"), x.event(r, "back")
-		live = fmt.Sprint(x.g.Live())
+		live := fmt.Sprint(x.g.Live())
 		for i := range 200 {
 			must(t, r.BeginCapture(workloads.COMP1, device.CaptureThreadLocal), a.Submit(0), r.Record(workloads.COMP1, out),
 				r.Wait(workloads.UPDATE, out), b.Submit(0))

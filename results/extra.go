@@ -78,7 +78,7 @@ func notNil[T any](s []T) []T {
 
 // UnmarshalJSON keeps unknown fields in Extra.
 func (r *Record) UnmarshalJSON(b []byte) (err error) {
-	*r = Record{}
+	*r = Record{Status: Complete}
 	r.Extra, err = decodeKnown(b, r)
 	return err
 }
@@ -87,6 +87,7 @@ func (r *Record) UnmarshalJSON(b []byte) (err error) {
 func (r Record) MarshalJSON() ([]byte, error) {
 	type plain Record
 	r.Arguments, r.Cells, r.Warnings = notNil(r.Arguments), notNil(r.Cells), notNil(r.Warnings)
+	r.Plan = r.Plan.withLists()
 	e := &r.Environment
 	e.Fields, e.Readings, e.Calibration = notNil(e.Fields), notNil(e.Readings), notNil(e.Calibration)
 	return encodeWith(plain(r), r.Extra)
@@ -119,5 +120,6 @@ func (c *Configuration) UnmarshalJSON(b []byte) (err error) {
 func (c Configuration) MarshalJSON() ([]byte, error) {
 	type plain Configuration
 	c.Metrics, c.Prepare, c.Warmup = notNil(c.Metrics), notNil(c.Prepare), notNil(c.Warmup)
+	c.Absent = notNil(c.Absent)
 	return encodeWith(plain(c), c.Extra)
 }

@@ -10,21 +10,31 @@ type Metric struct {
 	Name      string   `json:"name"`
 	Unit      string   `json:"unit"`      // ns, images/s
 	Direction string   `json:"direction"` // which way is better: lower, higher, none
-	Clock     string   `json:"clock"`     // host, events, gpu
-	Value     float64  `json:"value"`
+	Clock     string   `json:"clock"`     // host, cpu, events
+	Value     float64  `json:"value"`     // the summary's median, where there is a summary
 	N         int      `json:"n"`
 	Samples   []Sample `json:"samples"`
 	Summary   *Summary `json:"summary"` // null in records of one process before 1.1
 }
 
-// Names of metrics. All are per step.
+// Names of metrics. All but the preparation's are per step.
 const (
-	StepTimeNs   = "step_time_ns"   // wall time of a block of back-to-back steps with one wait, over steps
-	SubmitTimeNs = "submit_time_ns" // host time inside submitting calls, to a drained device; joins excluded
-	SyncWaitNs   = "sync_wait_ns"   // host time blocked in joins
-	HostTimeNs   = "host_time_ns"   // the rest of the host's work in a step
-	LatencyNs    = "latency_ns"     // a step with a wait after it
-	ImagesPerS   = "images_per_s"   // the job's total: batch x gpus / step time
+	StepTimeNs       = "step_time_ns"        // wall time of a block of back-to-back steps with one wait, over steps
+	StepTimeEventsNs = "step_time_events_ns" // the same block between two events of the device, over steps
+	SubmitTimeNs     = "submit_time_ns"      // host time inside submitting calls, to a drained device; joins excluded
+	SyncWaitNs       = "sync_wait_ns"        // host time blocked in joins
+	HostTimeNs       = "host_time_ns"        // the rest of the host's work in a step
+	CPUTimeNs        = "cpu_time_ns"         // processor time of the whole process, over all threads, in a block, over steps
+	LatencyNs        = "latency_ns"          // a step with a wait after it
+	LaunchCostNs     = "launch_cost_ns"      // submit time over submitting calls
+	LaunchOverheadNs = "launch_overhead_ns"  // free-running step time less that of the same work queued beforehand
+	ImagesPerS       = "images_per_s"        // the job's total: batch x gpus / step time
+
+	PrepareNs     = "prepare_ns"      // all one-off work before the first step
+	CaptureNs     = "capture_ns"      // of which recording submissions into graphs
+	InstantiateNs = "instantiate_ns"  // of which turning graphs into something launchable
+	UploadNs      = "upload_ns"       // of which readying them on the device
+	FirstReplayNs = "first_replay_ns" // of which launching each once
 )
 
 // Directions of a metric.
@@ -34,19 +44,49 @@ const (
 	None   = "none"
 )
 
+// Clocks of a metric.
+const (
+	HostClock  = "host"   // the host's monotonic clock
+	CPUClock   = "cpu"    // processor time of the process
+	EventClock = "events" // events of the device
+)
+
 // Definition is what is fixed about a metric of a given name.
-type Definition struct{ Name, Unit, Direction, Clock string }
+type Definition struct {
+	Name, Unit, Direction, Clock string
+	// Signed says that noise may push a sample below 0.
+	Signed bool
+}
 
 // Definitions lists the metrics this version writes, in the order they are shown.
 func Definitions() []Definition {
 	return []Definition{
-		{StepTimeNs, "ns", Lower, "host"},
-		{SubmitTimeNs, "ns", Lower, "host"},
-		{SyncWaitNs, "ns", Lower, "host"},
-		{HostTimeNs, "ns", Lower, "host"},
-		{LatencyNs, "ns", Lower, "host"},
-		{ImagesPerS, "images/s", Higher, "host"},
+		{StepTimeNs, "ns", Lower, HostClock, false},
+		{StepTimeEventsNs, "ns", Lower, EventClock, false},
+		{SubmitTimeNs, "ns", Lower, HostClock, false},
+		{SyncWaitNs, "ns", Lower, HostClock, false},
+		{HostTimeNs, "ns", Lower, HostClock, false},
+		{CPUTimeNs, "ns", Lower, CPUClock, false},
+		{LatencyNs, "ns", Lower, HostClock, false},
+		{LaunchCostNs, "ns", Lower, HostClock, false},
+		{LaunchOverheadNs, "ns", Lower, EventClock, true},
+		{ImagesPerS, "images/s", Higher, HostClock, false},
+		{PrepareNs, "ns", Lower, HostClock, false},
+		{CaptureNs, "ns", Lower, HostClock, false},
+		{InstantiateNs, "ns", Lower, HostClock, false},
+		{UploadNs, "ns", Lower, HostClock, false},
+		{FirstReplayNs, "ns", Lower, HostClock, false},
 	}
+}
+
+// Define returns the definition of a name, and whether there is one.
+func Define(name string) (Definition, bool) {
+	for _, d := range Definitions() {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Definition{}, false
 }
 
 // NewMetric makes the metric of a defined name from its samples, whose order
@@ -54,10 +94,8 @@ func Definitions() []Definition {
 // whole ones. An undefined name gets no unit and direction none.
 func NewMetric(name string, samples []Sample) Metric {
 	m := Metric{Name: name, Direction: None, N: len(samples), Samples: samples}
-	for _, d := range Definitions() {
-		if d.Name == name {
-			m.Unit, m.Direction, m.Clock = d.Unit, d.Direction, d.Clock
-		}
+	if d, ok := Define(name); ok {
+		m.Unit, m.Direction, m.Clock = d.Unit, d.Direction, d.Clock
 	}
 	values := make([]float64, len(samples))
 	for i := range samples {

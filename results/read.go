@@ -2,12 +2,15 @@ package results
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"strings"
+	"syscall"
 )
 
 // What a reader accepts. Both limits are far above any record this program
@@ -28,7 +31,8 @@ func (e *ReadError) Error() string { return fmt.Sprintf("record %s: %s", e.File,
 
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// ReadFile reads a record. The error is a [*ReadError].
+// ReadFile reads a record; a name that ends in .gz is unpacked. The error is a
+// [*ReadError].
 func ReadFile(path string) (*Record, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -40,7 +44,25 @@ func ReadFile(path string) (*Record, error) {
 		return nil, &ReadError{File: path, Problem: problem, Err: err}
 	}
 	defer f.Close()
-	return Decode(path, f)
+	if !zipped(path) {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > MaxBytes {
+			return nil, tooLarge(path, MaxBytes)
+		}
+		return Decode(path, f)
+	}
+	unpacked, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, &ReadError{File: path, Problem: "is not a gzip file, though its name ends in " + zipSuffix, Err: err}
+	}
+	return Decode(path, unpacked)
+}
+
+const zipSuffix = ".gz"
+
+func zipped(path string) bool { return strings.HasSuffix(path, zipSuffix) }
+
+func tooLarge(name string, limit int64) *ReadError {
+	return &ReadError{File: name, Problem: fmt.Sprintf("is larger than the limit of %d bytes", limit)}
 }
 
 // Decode reads one record; name is what errors call it. The error is a
@@ -54,11 +76,15 @@ func decode(name string, in io.Reader, limit int64) (*Record, error) {
 		return nil, &ReadError{File: name, Problem: fmt.Sprintf(format, args...), Err: err}
 	}
 	b, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fail(err, "ends in the middle of its packed bytes")
+	case errors.Is(err, syscall.EISDIR):
+		return fail(err, "is a folder")
+	case err != nil:
 		return fail(err, "cannot be read: %v", err)
-	}
-	if int64(len(b)) > limit {
-		return fail(nil, "is larger than the limit of %d bytes", limit)
+	case int64(len(b)) > limit:
+		return nil, tooLarge(name, limit)
 	}
 	if err := checkText(b); err != nil {
 		return fail(err, "%v", err)
@@ -70,7 +96,7 @@ func decode(name string, in io.Reader, limit int64) (*Record, error) {
 	if err := json.Unmarshal(b, &r); err != nil {
 		return fail(err, "does not fit schema %s %d.%d: %v", SchemaName, SchemaMajor, SchemaMinor, err)
 	}
-	if err := r.checkFinite(); err != nil {
+	if err := r.check(); err != nil {
 		return fail(err, "%v", err)
 	}
 	return &r, nil
@@ -169,14 +195,14 @@ func checkSchema(b []byte) error {
 	return nil
 }
 
-// checkFinite refuses NaN and infinities, which JSON cannot carry and no
-// figure may be.
-func (r *Record) checkFinite() error {
+// check refuses what no figure may be: NaN and infinities, which JSON cannot
+// carry, and negative times and rates.
+func (r *Record) check() error {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		for j := range c.Configurations {
 			for _, m := range c.Configurations[j].Metrics {
-				if err := m.checkFinite(); err != nil {
+				if err := m.check(); err != nil {
 					return fmt.Errorf("cell %d, configuration %s: %w", i, c.Configurations[j].Key, err)
 				}
 			}
@@ -185,8 +211,11 @@ func (r *Record) checkFinite() error {
 	return nil
 }
 
-func (m Metric) checkFinite() error {
-	bad := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+func (m Metric) check() error {
+	d, known := Define(m.Name)
+	bad := func(v float64) bool {
+		return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 && known && !d.Signed
+	}
 	if bad(m.Value) {
 		return fmt.Errorf("metric %s has the value %v", m.Name, m.Value)
 	}

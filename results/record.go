@@ -28,6 +28,11 @@ type Record struct {
 	Program   Program  `json:"program"`
 	Host      Host     `json:"host"`
 	Device    Device   `json:"device"`
+	// Status says whether all that the plan asks for was run. A record that is
+	// not complete can be resumed.
+	Status string `json:"status"`
+	// Plan is what the run set out to do; null in records before 1.1.
+	Plan *Plan `json:"plan"`
 	// Environment is the machine and the software as the run found them.
 	Environment Environment `json:"environment"`
 	// Warnings are about the run as a whole; a cell has its own.
@@ -118,8 +123,10 @@ func (k ConfigurationKey) String() string { return k.Mode + "/" + k.Sync + "/" +
 // Cell is one thing trained, with its configurations inside.
 type Cell struct {
 	Key CellKey `json:"key"`
-	// Steps, Warmup and Blocks are the timed steps of a block, the untimed
-	// steps before it, and the blocks of each configuration.
+	// Steps and Blocks are the timed steps of a block and the blocks of each
+	// configuration in a process, as planned. Warmup is the number of untimed
+	// steps before all blocks that was asked for, 0 for as many as it takes:
+	// each configuration says how many that was.
 	Steps          int             `json:"steps"`
 	Warmup         int             `json:"warmup"`
 	Blocks         int             `json:"blocks"`
@@ -183,6 +190,8 @@ type Configuration struct {
 	Captures Captures         `json:"captures"`
 	Counts   Counts           `json:"counts"`
 	Warmup   []Warmup         `json:"warmup"` // one a process
+	// Absent names metrics that could not be had, and why.
+	Absent []Absence `json:"absent"`
 
 	Extra Extra `json:"-"`
 }
@@ -197,10 +206,19 @@ func (c *Configuration) Metric(name string) *Metric {
 	return nil
 }
 
+// Absence is a metric that a configuration has no figure for.
+type Absence struct {
+	Metric string `json:"metric"`
+	Why    string `json:"why"`
+}
+
 // Phase is a named part of preparing the graphs, in host time.
 type Phase struct {
 	Phase string `json:"phase"`
-	Ns    int64  `json:"ns"`
+	// Ns is the median over processes, Processes what each took, in process
+	// order.
+	Ns        int64   `json:"ns"`
+	Processes []int64 `json:"processes,omitempty"`
 }
 
 // Captures counts what a run made, over all ranks.

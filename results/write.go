@@ -2,6 +2,7 @@ package results
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -37,7 +38,7 @@ func Encode(out io.Writer, r *Record) error {
 }
 
 func encode(r *Record) ([]byte, error) {
-	if err := r.checkFinite(); err != nil {
+	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("encode record: %w", err)
 	}
 	b, err := json.Marshal(r)
@@ -53,7 +54,8 @@ func encode(r *Record) ([]byte, error) {
 }
 
 // Write stores the record at path: under a temporary name beside it, synced,
-// then renamed, so a reader sees the whole record or none. If path is a folder,
+// then renamed, so a reader sees the whole record or none. A name that ends in
+// .gz is packed. If path is a folder,
 // or ends in a separator (the folder is then made), the file gets a name of its
 // own that simultaneous runs do not share. It returns the file's name. The
 // error is a [*WriteError].
@@ -72,10 +74,22 @@ func Write(path string, r *Record) (string, error) {
 		}
 		p.file = filepath.Join(p.dir, uniqueName(r.Created))
 	}
+	if zipped(p.file) {
+		b = pack(b)
+	}
 	if err := replace(p.dir, p.file, b); err != nil {
 		return "", writeError(path, err)
 	}
 	return p.file, nil
+}
+
+// pack compresses; the same bytes give the same file.
+func pack(b []byte) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, _ = z.Write(b) // a bytes.Buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
 }
 
 // CheckWritable says whether [Write] to path can work, before the run that

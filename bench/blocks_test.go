@@ -190,20 +190,3 @@ func TestOrder(t *testing.T) {
 		t.Error("the same seed gave another order")
 	}
 }
-
-func TestSummarize(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		in   []float64
-		want Summary
-	}{
-		{"none", nil, Summary{}},
-		{"one", []float64{4}, Summary{1, 4, 4, 4}},
-		{"eleven", []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, Summary{11, 5, 1, 9}},
-		{"two", []float64{1, 3}, Summary{2, 2, 1.2, 2.8}},
-	} {
-		if got := Summarize(c.in); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
-	}
-}

@@ -2,22 +2,42 @@ package bench
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/tech-renaissance/trbench/results"
 )
 
-// Summary describes samples by order statistics, in the samples' unit.
-type Summary struct {
-	N                int
-	Median, P10, P90 float64
-}
+// Level is the coverage that intervals are made for.
+const Level = 0.95
 
-// Summarize describes values; the argument is left as it is. Of none all is 0.
-func Summarize(values []float64) Summary {
-	if len(values) == 0 {
-		return Summary{}
+// BootstrapFrom is the number of processes from which a bootstrap over them
+// stands beside the t interval. Below, it is far too narrow: simulated, 95 %
+// of it cover 76 % with 3 processes and 92 % with 8.
+const BootstrapFrom = 8
+
+// Summarize describes a metric by its samples, process by process. The
+// arguments are left as they are. Processes without samples do not count; of
+// none the summary is nil.
+func Summarize(byProcess [][]float64) *results.Summary {
+	var all, medians []float64
+	for _, values := range byProcess {
+		if len(values) > 0 {
+			all = append(all, values...)
+			medians = append(medians, results.Median(values))
+		}
 	}
-	v := slices.Sorted(slices.Values(values))
-	return Summary{N: len(v), Median: quantile(v, 0.5), P10: quantile(v, 0.1), P90: quantile(v, 0.9)}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	return &results.Summary{
+		Median: results.Median(medians), Interval: OrderInterval(medians, Level), Processes: medians,
+		P10: quantile(all, 0.1), P90: quantile(all, 0.9), P99: quantile(all, 0.99), Max: all[len(all)-1], N: len(all),
+	}
 }
 
 // quantile interpolates linearly between the closest ranks of sorted values
@@ -30,4 +50,84 @@ func quantile(v []float64, q float64) float64 {
 		return v[len(v)-1]
 	}
 	return v[i] + (at-lo)*(v[i+1]-v[i])
+}
+
+// OrderInterval is an interval of the median between two order statistics, as
+// narrow as the level allows; if not even the whole range reaches it, the
+// range with the coverage it has: 0.75 for 3 values. It holds for any
+// distribution. Of fewer than two values there is none.
+func OrderInterval(values []float64, level float64) *results.Interval {
+	n := len(values)
+	if n < 2 {
+		return nil
+	}
+	v := slices.Sorted(slices.Values(values))
+	// The median lies outside [v[i], v[n-1-i]] if at most i values are on one
+	// side of it.
+	below := distuv.Binomial{N: float64(n), P: 0.5}
+	coverage := func(i int) float64 { return 1 - 2*below.CDF(float64(i)) }
+	i := 0
+	for i+1 < n/2 && coverage(i+1) >= level {
+		i++
+	}
+	return &results.Interval{Low: v[i], High: v[n-1-i], Level: level, Coverage: coverage(i), Method: "order"}
+}
+
+// TInterval is Student's interval of the mean; nil for fewer than two values.
+func TInterval(values []float64, level float64) *results.Interval {
+	n := float64(len(values))
+	if n < 2 {
+		return nil
+	}
+	mean, sd := stat.MeanStdDev(values, nil)
+	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.5+level/2) * sd / math.Sqrt(n)
+	return &results.Interval{Low: mean - half, High: mean + half, Level: level, Coverage: level, Method: "t"}
+}
+
+// resamples of a bootstrap: its ends then move by a few per cent of its width
+// from one seed to another.
+const resamples = 2000
+
+// Bootstrap is the bias-corrected and accelerated interval of the mean (Efron
+// 1987), drawn from a seed; nil for fewer than [BootstrapFrom] values. Its true
+// coverage is below its level; what is stored as coverage is the level.
+func Bootstrap(values []float64, level float64, seed uint64) *results.Interval {
+	n := len(values)
+	if n < BootstrapFrom {
+		return nil
+	}
+	mean := stat.Mean(values, nil)
+	rng := rand.New(rand.NewPCG(seed, 0x626f6f74))
+	means := make([]float64, resamples)
+	below := 0.0
+	for i := range means {
+		for range n {
+			means[i] += values[rng.IntN(n)] / float64(n)
+		}
+		if means[i] < mean {
+			below++
+		}
+	}
+	slices.Sort(means)
+	bias := distuv.UnitNormal.Quantile(min(max(below, 1), resamples-1) / resamples)
+	a := acceleration(values, mean)
+	end := func(p float64) float64 {
+		z := bias + distuv.UnitNormal.Quantile(p)
+		return quantile(means, distuv.UnitNormal.CDF(bias+z/(1-a*z)))
+	}
+	return &results.Interval{Low: end(0.5 - level/2), High: end(0.5 + level/2), Level: level, Coverage: level, Method: "bootstrap"}
+}
+
+// acceleration is the skewness of the mean by the jackknife.
+func acceleration(values []float64, mean float64) float64 {
+	var squares, cubes float64
+	for _, v := range values {
+		d := v - mean
+		squares += d * d
+		cubes += d * d * d
+	}
+	if squares == 0 {
+		return 0
+	}
+	return cubes / (6 * math.Pow(squares, 1.5))
 }

@@ -160,5 +160,5 @@ func clean(s string) string {
 		_, size := utf8.DecodeLastRuneInString(s)
 		s = s[:len(s)-size]
 	}
-	return s
+	return strings.TrimRight(s, " ")
 }

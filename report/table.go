@@ -10,19 +10,58 @@ import (
 	"github.com/tech-renaissance/trbench/results"
 )
 
-// Table writes a record's cells and configurations, one a line, then what
-// must be read with them: the evidence, the warnings, and, for a record of a
-// CPU, why it has no headline.
+// Table writes a record's cells and configurations, one a line, then ratios
+// and headlines, then what must be read with them: the evidence, the
+// warnings, failures, and, for a record of a CPU, why it has no headline.
 func Table(w io.Writer, r *results.Record) error {
-	if err := grid(r).Write(w); err != nil {
-		return err
-	}
-	for _, line := range slices.Concat(evidence(r), warnings(r), notes(r)) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
+	return single(r).table(w)
+}
+
+// Tables writes several records as one, with columns for what differs between
+// them: revision, driver, machine, file.
+func Tables(w io.Writer, records []Named) error {
+	return gather(records).table(w)
+}
+
+func (s sources) table(w io.Writer) error {
+	for i, t := range s.sections() {
+		if i > 0 {
+			if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {
+				return err
+			}
+		}
+		if err := t.grid.Write(w); err != nil {
 			return err
+		}
+		for _, line := range t.lines {
+			if _, err := fmt.Fprintln(w, line); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// section is a table with a title and the lines to be read with it.
+type section struct {
+	title string
+	grid  Grid
+	lines []string
+}
+
+// sections are the figures, then headline and ratios where the records carry
+// any. The figures come with everything that casts doubt on them, so a reader
+// who stops there has seen it.
+func (s sources) sections() []section {
+	out := []section{{"Figures", s.figures(), slices.Concat(
+		s.intervalLine(), s.evidence(), s.failures(), s.warnings(), s.notes(), s.lines())}}
+	if t := s.headlines(); len(t.grid.Rows) > 0 {
+		out = append(out, t)
+	}
+	if t := s.ratios(); len(t.grid.Rows) > 0 {
+		out = append(out, t)
+	}
+	return out
 }
 
 // column is one property of a cell.
@@ -38,29 +77,47 @@ func columns() []column {
 		return func(k results.CellKey) string { return strconv.Itoa(f(k)) }
 	}
 	return []column{
-		{"workload", true, func(k results.CellKey) string { return k.Workload }},
+		{"workload", true, func(k results.CellKey) string { return plain(k.Workload) }},
 		{"batch", true, number(func(k results.CellKey) int { return k.Batch })},
 		{"gpus", true, number(func(k results.CellKey) int { return k.GPUs })},
-		{"precision", false, func(k results.CellKey) string { return k.Precision }},
-		{"optimizer", false, func(k results.CellKey) string { return k.Optimizer }},
+		{"precision", false, func(k results.CellKey) string { return plain(k.Precision) }},
+		{"optimizer", false, func(k results.CellKey) string { return plain(k.Optimizer) }},
 		{"ema", false, func(k results.CellKey) string { return strconv.FormatBool(k.EMA) }},
 		{"smoothing", false, func(k results.CellKey) string { return strconv.FormatFloat(k.Smoothing, 'g', -1, 64) }},
 		{"frozen", false, func(k results.CellKey) string { return strconv.FormatBool(k.Frozen) }},
 		{"resolution", false, func(k results.CellKey) string { return fmt.Sprintf("%d,%d", k.Resolution.Begin, k.Resolution.Final) }},
 		{"variant", false, number(func(k results.CellKey) int { return k.Variant })},
-		{"device", false, func(k results.CellKey) string { return k.Device }},
-		{"kernels", false, func(k results.CellKey) string { return k.Kernels }},
+		{"device", false, func(k results.CellKey) string { return plain(k.Device) }},
+		{"kernels", false, func(k results.CellKey) string { return plain(k.Kernels) }},
 	}
 }
 
-// shown leaves out columns in which all cells agree.
-func shown(r *results.Record) []column {
+// option is one property of a configuration that few runs vary.
+type option struct {
+	name string
+	text func(results.ConfigurationKey) string
+}
+
+func options() []option {
+	return []option{
+		{"launcher", func(k results.ConfigurationKey) string { return plain(k.Launcher) }},
+		{"ranks", func(k results.ConfigurationKey) string { return plain(k.Ranks) }},
+		{"dispatch", func(k results.ConfigurationKey) string { return Duration(float64(k.DispatchNs)) }},
+	}
+}
+
+// cellColumns leaves out columns in which all cells agree.
+func (s sources) cellColumns() []column {
+	var first *results.CellKey
 	return slices.DeleteFunc(columns(), func(c column) bool {
 		if c.always {
 			return false
 		}
-		for _, cell := range r.Cells {
-			if c.text(cell.Key) != c.text(r.Cells[0].Key) {
+		for cell := range s.cells {
+			if first == nil {
+				first = &cell.Key
+			}
+			if c.text(cell.Key) != c.text(*first) {
 				return false
 			}
 		}
@@ -68,42 +125,139 @@ func shown(r *results.Record) []column {
 	})
 }
 
-func grid(r *results.Record) Grid {
-	cols := shown(r)
-	var g Grid
+// confOptions leaves out options in which all configurations agree.
+func (s sources) confOptions() []option {
+	rows := s.rows()
+	return slices.DeleteFunc(options(), func(o option) bool {
+		return !slices.ContainsFunc(rows, func(r row) bool {
+			return o.text(r.conf.Key) != o.text(rows[0].conf.Key)
+		})
+	})
+}
+
+// cells yields every cell with its source.
+func (s sources) cells(yield func(*results.Cell, *source) bool) {
+	for _, src := range s.list {
+		for i := range src.record.Cells {
+			if !yield(&src.record.Cells[i], src) {
+				return
+			}
+		}
+	}
+}
+
+// timed are the metrics of the terminal table; the long forms have all.
+func timed() []struct{ name, header string } {
+	return []struct{ name, header string }{
+		{results.StepTimeNs, "step"}, {results.SubmitTimeNs, "submit"},
+		{results.SyncWaitNs, "sync wait"}, {results.HostTimeNs, "host"},
+	}
+}
+
+// figures is one line a configuration. Columns appear when a record has what
+// they show, so that a small run stays a small table.
+func (s sources) figures() Grid {
+	cols, opts := s.cellColumns(), s.confOptions()
+	rows := s.rows()
+	withInterval := map[string]bool{}
+	for _, r := range rows {
+		for _, m := range timed() {
+			f, ok := figureOf(r.conf, m.name)
+			withInterval[m.name] = withInterval[m.name] || ok && f.interval != nil
+		}
+	}
+	var replicated, broken bool
+	for c := range s.cells {
+		replicated = replicated || len(c.Processes) > 0
+		broken = broken || failed(c)
+	}
+
+	g := Grid{Header: slices.Clone(s.columns)}
 	for _, c := range cols {
 		g.Header = append(g.Header, c.name)
 	}
 	g.Header = append(g.Header, "mode", "sync", "control")
+	for _, o := range opts {
+		g.Header = append(g.Header, o.name)
+	}
 	g.Left = len(g.Header)
-	g.Header = append(g.Header, "step", "submit", "sync wait", "host", "images/s", "launches")
-	for i := range r.Cells {
-		cell := &r.Cells[i]
-		var keys []string
-		for _, c := range cols {
-			keys = append(keys, c.text(cell.Key))
+	for _, m := range timed() {
+		if g.Header = append(g.Header, m.header); withInterval[m.name] {
+			g.Header = append(g.Header, "+-")
 		}
+	}
+	g.Header = append(g.Header, "images/s", "launches")
+	if replicated {
+		g.Header = append(g.Header, "processes")
+	}
+	if broken {
+		g.Header, g.LeftEnd = append(g.Header, "status"), 1
+	}
+
+	add := func(src *source, cell *results.Cell, conf *results.Configuration) {
+		line := slices.Clone(src.shown)
+		for _, c := range cols {
+			line = append(line, c.text(cell.Key))
+		}
+		if conf == nil {
+			line = append(line, slices.Repeat([]string{"-"}, 3+len(opts))...)
+			conf = &results.Configuration{}
+		} else {
+			line = append(line, plain(conf.Key.Mode), plain(conf.Key.Sync), plain(conf.Key.Control))
+			for _, o := range opts {
+				line = append(line, o.text(conf.Key))
+			}
+		}
+		for _, m := range timed() {
+			f, ok := figureOf(conf, m.name)
+			text := "-"
+			if ok {
+				text = Duration(f.value)
+			}
+			if line = append(line, text); withInterval[m.name] {
+				line = append(line, f.plusMinus())
+			}
+		}
+		rate := "-"
+		if f, ok := figureOf(conf, results.ImagesPerS); ok {
+			rate = digits(f.value)
+		}
+		line = append(line, rate, count(conf.Counts.Launches.Host))
+		if replicated {
+			line = append(line, replicates(cell))
+		}
+		if broken {
+			line = append(line, status(cell))
+		}
+		g.Rows = append(g.Rows, line)
+	}
+	for cell, src := range s.cells {
 		for j := range cell.Configurations {
-			g.Rows = append(g.Rows, slices.Concat(keys, figures(&cell.Configurations[j])))
+			add(src, cell, &cell.Configurations[j])
+		}
+		if len(cell.Configurations) == 0 && failed(cell) {
+			add(src, cell, nil)
 		}
 	}
 	return g
 }
 
-func figures(c *results.Configuration) []string {
-	row := []string{c.Key.Mode, c.Key.Sync, c.Key.Control}
-	for _, name := range []string{results.StepTimeNs, results.SubmitTimeNs, results.SyncWaitNs, results.HostTimeNs} {
-		text := "-"
-		if m := c.Metric(name); m != nil {
-			text = Duration(m.Value)
-		}
-		row = append(row, text)
+func replicates(c *results.Cell) string {
+	switch done, all := processes(c); {
+	case all == 0:
+		return "-"
+	case done == all:
+		return strconv.Itoa(all)
+	default:
+		return fmt.Sprintf("%d of %d", done, all)
 	}
-	rate := "-"
-	if m := c.Metric(results.ImagesPerS); m != nil {
-		rate = digits(m.Value)
+}
+
+func status(c *results.Cell) string {
+	if failed(c) {
+		return results.Failed
 	}
-	return append(row, rate, count(c.Counts.Launches.Host))
+	return results.Done
 }
 
 func count(n *int64) string {
@@ -113,42 +267,138 @@ func count(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
+// intervalLine says what stands in the +- columns.
+func (s sources) intervalLine() []string {
+	var kinds []string
+	for _, r := range s.rows() {
+		for _, m := range timed() {
+			f, ok := figureOf(r.conf, m.name)
+			if !ok || f.interval == nil {
+				continue
+			}
+			if k := fmt.Sprintf("%s at %d processes", describe(f.interval), f.processes); !slices.Contains(kinds, k) {
+				kinds = append(kinds, k)
+			}
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return []string{"+- is the larger half of the median's interval (" + strings.Join(kinds, "; ") + ")."}
+}
+
 // evidence is a line on what was compared before anything was timed.
-func evidence(r *results.Record) []string {
-	var tensors, steps int
+func (s sources) evidence() []string {
+	var tensors, steps, cells, checked int
 	var bytes int64
-	for _, c := range r.Cells {
-		if !c.Verify.Equal {
-			return []string{"The modes of a cell were not found equal: its figures mean nothing."}
+	var unequal []string
+	for c, src := range s.cells {
+		cells++
+		switch {
+		case c.Verify.Equal:
+			checked++
+		case failed(c) && len(c.Configurations) == 0:
+			// It did not come so far; its failure says why.
+		default:
+			unequal = append(unequal, s.place(src, c))
 		}
 		tensors, bytes, steps = max(tensors, c.Verify.Tensors), max(bytes, c.Verify.Bytes), max(steps, c.Verify.Steps)
 	}
-	if len(r.Cells) == 0 {
+	switch {
+	case len(s.list) > 1 && cells == 0:
+		return []string{"The records have no cells."}
+	case cells == 0:
 		return []string{"The record has no cells."}
+	case len(unequal) == 1 && cells == 1:
+		return []string{"The modes of a cell were not found equal: its figures mean nothing."}
+	case len(unequal) > 0:
+		return []string{"The modes of a cell were not found equal: its figures mean nothing (" + strings.Join(unequal, "; ") + ")."}
+	case checked == 0:
+		return nil
 	}
 	return []string{fmt.Sprintf(
 		"Before timing, all modes of each cell left the same bits: up to %d tensors, %s, after %d steps.",
 		tensors, Bytes(bytes), steps)}
 }
 
-func warnings(r *results.Record) []string {
+// place names a cell in a sentence.
+func (s sources) place(src *source, c *results.Cell) string {
+	p := fmt.Sprintf("%s batch %d gpus %d", plain(c.Key.Workload), c.Key.Batch, c.Key.GPUs)
+	if len(s.list) > 1 {
+		p = src.name + ": " + p
+	}
+	return p
+}
+
+// maxFailureLines is how much of a worker's stderr a table repeats, from its
+// end, where the cause stands.
+const maxFailureLines = 6
+
+func (s sources) failures() []string {
 	var lines []string
-	for _, c := range r.Cells {
+	say := func(head, text string) {
+		var tail []string
+		for l := range strings.Lines(text) {
+			if l = plain(l); l != "" {
+				tail = append(tail, l)
+			}
+		}
+		switch {
+		case len(tail) == 0:
+			lines = append(lines, head+": no reason is recorded")
+		case len(tail) == 1:
+			lines = append(lines, head+": "+tail[0])
+		default:
+			lines = append(lines, head+":")
+			if len(tail) > maxFailureLines {
+				tail = append([]string{"..."}, tail[len(tail)-maxFailureLines:]...)
+			}
+			for _, l := range tail {
+				lines = append(lines, "  "+l)
+			}
+		}
+	}
+	for c, src := range s.cells {
+		if failed(c) {
+			say(fmt.Sprintf("Failed (%s)", s.place(src, c)), c.Failure)
+		}
+		for _, p := range c.Processes {
+			// The cell's own reason is as a rule the last process's.
+			if p.Status == results.Failed && (!failed(c) || plain(p.Failure) != plain(c.Failure)) {
+				say(fmt.Sprintf("Failed process %d (%s)", p.Index, s.place(src, c)), p.Failure)
+			}
+		}
+	}
+	return lines
+}
+
+func (s sources) warnings() []string {
+	var lines []string
+	for _, src := range s.list {
+		for _, w := range src.record.Warnings {
+			at := ""
+			if len(s.list) > 1 {
+				at = " (" + src.name + ")"
+			}
+			lines = append(lines, fmt.Sprintf("Warning%s: %s [%s]", at, plain(w.Text), plain(w.Code)))
+		}
+	}
+	for c, src := range s.cells {
 		for _, w := range c.Warnings {
-			lines = append(lines, fmt.Sprintf("Warning (%s batch %d gpus %d): %s [%s]",
-				c.Key.Workload, c.Key.Batch, c.Key.GPUs, w.Text, w.Code))
+			lines = append(lines, fmt.Sprintf("Warning (%s): %s [%s]", s.place(src, c), plain(w.Text), plain(w.Code)))
 		}
 	}
 	return lines
 }
 
 // notes says what the figures cannot carry.
-func notes(r *results.Record) []string {
-	onCPU := slices.ContainsFunc(r.Cells, func(c results.Cell) bool { return c.Key.Device == "cpu" })
-	if !onCPU {
-		return nil
-	}
-	return strings.Split(strings.TrimSpace(`
+func (s sources) notes() []string {
+	for c := range s.cells {
+		if onCPU(c) {
+			return strings.Split(strings.TrimSpace(`
 A CPU record shows the method, not the gain: here a launch costs next to nothing and the arithmetic nearly all.
 For real figures use --device=cuda on a machine with an NVIDIA GPU.`), "\n")
+		}
+	}
+	return nil
 }

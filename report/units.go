@@ -3,19 +3,34 @@ package report
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // Duration shows nanoseconds with three significant digits and a unit.
 func Duration(ns float64) string {
+	u := timeUnit(ns)
+	return scaled(ns, u.by, u.name)
+}
+
+// unit is a scale to show values in.
+type unit struct {
+	name string
+	by   float64
+}
+
+// timeUnit is the unit in which so many nanoseconds have one to three digits
+// before the point.
+func timeUnit(ns float64) unit {
 	switch a := math.Abs(ns); {
 	case a < 999.5:
-		return scaled(ns, 1, "ns")
+		return unit{"ns", 1}
 	case a < 999.5e3:
-		return scaled(ns, 1e3, "us")
+		return unit{"us", 1e3}
 	case a < 999.5e6:
-		return scaled(ns, 1e6, "ms")
+		return unit{"ms", 1e6}
 	}
-	return scaled(ns, 1e9, "s")
+	return unit{"s", 1e9}
 }
 
 // Bytes shows a size in powers of 1024.
@@ -45,4 +60,37 @@ func digits(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	}
 	return fmt.Sprintf("%.0f", v)
+}
+
+// percent shows a share with two significant digits.
+func percent(share float64) string {
+	p := 100 * share
+	switch {
+	case p == 0:
+		return "0%"
+	case p < 0.095:
+		return "<0.1%"
+	case p < 9.95:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", p), ".0") + "%"
+	case p < 1000:
+		return fmt.Sprintf("%.0f%%", p)
+	}
+	return ">1000%"
+}
+
+// exact is the shortest text that reads back as the same number: for formats
+// that programs read.
+func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// show writes a value in its unit.
+func show(v float64, unit string) string {
+	switch {
+	case !finite(v):
+		return "-"
+	case unit == "ns":
+		return Duration(v)
+	case unit == "":
+		return digits(v)
+	}
+	return digits(v) + " " + unit
 }

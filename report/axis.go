@@ -1,0 +1,182 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// axis is a range with ticks, in the unit that is drawn.
+type axis struct {
+	lo, hi float64
+	log    bool
+	ticks  []plot.Tick
+}
+
+func (a axis) apply(to *plot.Axis) {
+	to.Min, to.Max = a.lo, a.hi
+	if a.log {
+		to.Scale = plot.LogScale{}
+	}
+	to.Tick.Marker = plot.ConstantTicks(a.ticks)
+}
+
+// logAxis holds all values, which must be above 0, with some room. The range
+// is at least the factor least, so that noise does not fill the picture.
+func logAxis(values []float64, least float64) axis {
+	lo, hi := slices.Min(values), slices.Max(values)
+	room := math.Pow(hi/lo, 0.06)
+	if !finite(room) {
+		room = 2
+	}
+	lo, hi = lo/room, hi*room
+	if r := hi / lo; r < least {
+		grow := math.Sqrt(least / r)
+		lo, hi = lo/grow, hi*grow
+	}
+	lo, hi = max(lo, math.SmallestNonzeroFloat64*1e10), min(hi, math.MaxFloat64/1e10)
+	return axis{lo, hi, true, logTicks(lo, hi)}
+}
+
+// linearAxis begins at 0 and holds all values.
+func linearAxis(values []float64) axis {
+	hi := 0.0
+	for _, v := range values {
+		hi = max(hi, v)
+	}
+	if hi == 0 {
+		hi = 1
+	}
+	hi = min(hi*1.03, math.MaxFloat64/1e10)
+	return axis{0, hi, false, linearTicks(0, hi, 6)}
+}
+
+// logTicks labels round numbers: more of them the shorter the range.
+func logTicks(lo, hi float64) []plot.Tick {
+	d0, d1 := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
+	decades := math.Log10(hi) - math.Log10(lo)
+	if decades < 0.5 {
+		return linearTicks(lo, hi, 6)
+	}
+	mantissas := []float64{1, 2, 5}
+	stride := 1
+	switch {
+	case decades < 1:
+		mantissas = []float64{1, 1.5, 2, 3, 4, 5, 7}
+	case decades > 6:
+		mantissas, stride = []float64{1}, 1+int(decades/8)
+	case decades > 3:
+		mantissas = []float64{1}
+	}
+	var out []plot.Tick
+	for d := d0; d <= d1; d++ {
+		for m := 1; m < 10; m++ {
+			v := float64(m) * math.Pow(10, float64(d))
+			if decades <= 6 && v >= lo && v <= hi && !slices.Contains(mantissas, float64(m)) {
+				out = append(out, plot.Tick{Value: v})
+			}
+		}
+		for _, m := range mantissas {
+			v := m * math.Pow(10, float64(d))
+			if v >= lo && v <= hi && (d-d0)%stride == 0 {
+				out = append(out, plot.Tick{Value: v, Label: tickText(v)})
+			}
+		}
+	}
+	return out
+}
+
+// linearTicks are about n round steps.
+func linearTicks(lo, hi float64, n int) []plot.Tick {
+	raw := (hi - lo) / float64(n)
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if m*step >= raw {
+			step *= m
+			break
+		}
+	}
+	if !finite(step) || step <= 0 {
+		return nil
+	}
+	var out []plot.Tick
+	first := math.Ceil(lo/step - 1e-9)
+	for i := range 4 * n {
+		v := (first + float64(i)) * step
+		if v > hi*(1+1e-12) {
+			break
+		}
+		out = append(out, plot.Tick{Value: v, Label: tickText(v)})
+	}
+	return out
+}
+
+// tickText drops what arithmetic left behind the digits.
+func tickText(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	if a := math.Abs(v); a != 0 && (a < 1e-4 || a >= 1e7) {
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+// countAxis is for batches and GPU counts: its ticks are the counts that were
+// run, on a log axis because they are as a rule powers of 2. Labels that would
+// touch are left out, never the first or the last.
+func countAxis(counts []int, width vg.Length) axis {
+	slices.Sort(counts)
+	counts = slices.Compact(counts)
+	lo, hi := float64(counts[0]), float64(counts[len(counts)-1])
+	room := max(math.Pow(hi/lo, 0.03), 1.05)
+	if lo == hi {
+		room = 2
+	}
+	a := axis{lo: lo / room, hi: hi * room, log: true}
+	at := func(v float64) vg.Length {
+		return width * vg.Length(math.Log(v/a.lo)/math.Log(a.hi/a.lo))
+	}
+	style := smallStyle()
+	half := func(n int) vg.Length { return style.Width(strconv.Itoa(n))/2 + 3 }
+	last := counts[len(counts)-1]
+	end := vg.Length(math.Inf(-1))
+	for i, n := range counts {
+		t := plot.Tick{Value: float64(n)}
+		from, to := at(float64(n))-half(n), at(float64(n))+half(n)
+		if from >= end && (i == len(counts)-1 || to <= at(float64(last))-half(last)) || i == 0 {
+			t.Label, end = strconv.Itoa(n), to
+		}
+		a.ticks = append(a.ticks, t)
+	}
+	if a.ticks[len(a.ticks)-1].Label == "" {
+		a.ticks[len(a.ticks)-1].Label = strconv.Itoa(last)
+	}
+	return a
+}
+
+// grid draws faint lines at the labelled ticks of one direction or both.
+type grid struct{ x, y bool }
+
+func (g grid) Plot(c draw.Canvas, p *plot.Plot) {
+	trX, trY := p.Transforms(&c)
+	style := draw.LineStyle{Color: faint, Width: 0.6}
+	if g.x {
+		for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+			if !t.IsMinor() && t.Value >= p.X.Min && t.Value <= p.X.Max {
+				x := trX(t.Value)
+				c.StrokeLine2(style, x, c.Min.Y, x, c.Max.Y)
+			}
+		}
+	}
+	if g.y {
+		for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
+			if !t.IsMinor() && t.Value >= p.Y.Min && t.Value <= p.Y.Max {
+				y := trY(t.Value)
+				c.StrokeLine2(style, c.Min.X, y, c.Max.X, y)
+			}
+		}
+	}
+}

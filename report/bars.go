@@ -1,0 +1,298 @@
+package report
+
+import (
+	"image/color"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// part is a kind of segment in stacked bars. Its number stands in the legend
+// and in the bars, for readers to whom two colours look alike.
+type part struct {
+	name  string
+	color color.RGBA
+}
+
+func partColors() []color.RGBA {
+	return []color.RGBA{
+		{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
+		{0x56, 0xb4, 0xe9, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0xf0, 0xe4, 0x42, 0xff}, {0x99, 0x99, 0x99, 0xff},
+	}
+}
+
+// segment is a part of a bar with its interval; without one, low and high are NaN.
+type segment struct {
+	part             int
+	value, low, high float64
+}
+
+// bar is a row: its name, its segments, a level to compare it with (NaN if
+// there is none), and what is said of it in words.
+type bar struct {
+	label    string
+	segments []segment
+	mark     float64
+	remarks  []string // in the columns of bars.remarks
+}
+
+func (b bar) total() float64 {
+	sum := 0.0
+	for _, s := range b.segments {
+		sum += s.value
+	}
+	return sum
+}
+
+// panel is bars on one scale.
+type panel struct {
+	title string
+	bars  []bar
+}
+
+// bars is panels with one legend.
+type bars struct {
+	parts []part
+	// mark names the level, drawn as a line across the bar.
+	mark   string
+	xTitle string
+	// remarks are the columns of words beside the bars.
+	remarks []remarkColumn
+	panels  []panel
+}
+
+// remarkColumn is a heading of words beside the bars.
+type remarkColumn struct {
+	title string
+	right bool // aligned right, for figures
+	width vg.Length
+}
+
+const (
+	barPitch    = 15
+	panelAxis   = 20
+	panelGap    = 5
+	legendLine  = 15
+	remarkGap   = 10
+	barLabelMax = 150
+	remarkMax   = 210
+)
+
+func (b bars) panelHeight(p panel) vg.Length {
+	h := vg.Length(len(p.bars))*barPitch + panelAxis + panelGap
+	return h + lineOf(smallStyle())
+}
+
+func (b bars) height() vg.Length {
+	h := b.legendHeight() + lineOf(smallStyle())
+	for _, p := range b.panels {
+		h += b.panelHeight(p)
+	}
+	return h
+}
+
+// legendItem is a place in the legend.
+type legendItem struct {
+	part int // -1 is the mark
+	x, y vg.Length
+	text string
+}
+
+// legend lays the parts out in lines; y counts down from the top.
+func (b bars) legend() (items []legendItem, height vg.Length) {
+	style := smallStyle()
+	const width = pictureWidth - 2*margin
+	var x, y vg.Length
+	put := func(part int, text string) {
+		w := 16 + widthOf(style, text) + 14
+		if x > 0 && x+w > width {
+			x, y = 0, y+legendLine
+		}
+		items = append(items, legendItem{part, x, y, text})
+		x += w
+	}
+	for i, p := range b.parts {
+		put(i, fit(p.name, style, 200))
+	}
+	if b.mark != "" {
+		put(-1, b.mark)
+	}
+	return items, y + legendLine + 4
+}
+
+func (b bars) legendHeight() vg.Length {
+	_, h := b.legend()
+	return h
+}
+
+func (b bars) draw(c draw.Canvas) {
+	items, used := b.legend()
+	for _, it := range items {
+		x, y := c.Min.X+it.x, c.Max.Y-it.y-10
+		if it.part < 0 {
+			b.drawMark(c, x+6, y, y+10)
+		} else {
+			b.fill(c, it.part, x, x+12, y, y+10, true)
+		}
+		write(c, smallStyle(), vg.Point{X: x + 16, Y: y}, it.text)
+	}
+
+	style := smallStyle()
+	var left, right vg.Length
+	for i := range b.remarks {
+		col := &b.remarks[i]
+		col.width = widthOf(style, col.title)
+		for _, p := range b.panels {
+			for _, r := range p.bars {
+				col.width = max(col.width, widthOf(style, fit(r.remarks[i], style, remarkMax)))
+			}
+		}
+		right += col.width + remarkGap
+	}
+	for _, p := range b.panels {
+		for _, r := range p.bars {
+			left = max(left, widthOf(style, fit(r.label, style, barLabelMax)))
+		}
+	}
+	left += 6
+	top := c.Max.Y - used
+	for i, p := range b.panels {
+		h := b.panelHeight(p)
+		area := draw.Canvas{Canvas: c.Canvas, Rectangle: vg.Rectangle{
+			Min: vg.Point{X: c.Min.X, Y: top - h + panelGap}, Max: vg.Point{X: c.Max.X, Y: top},
+		}}
+		b.drawPanel(area, p, left, right, i == 0)
+		top -= h
+	}
+	s := smallStyle()
+	s.XAlign = draw.XCenter
+	write(c, s, vg.Point{X: (c.Min.X + left + c.Max.X - right) / 2, Y: c.Min.Y + 1}, b.xTitle)
+}
+
+// remark writes the words of one line beside the bars.
+func (b bars) remark(c draw.Canvas, style draw.TextStyle, right, y vg.Length, text func(int) string) {
+	x := c.Max.X - right + remarkGap
+	for i, col := range b.remarks {
+		s, at := style, x
+		if s.XAlign = draw.XLeft; col.right {
+			s.XAlign, at = draw.XRight, x+col.width
+		}
+		write(c, s, vg.Point{X: at, Y: y}, fit(text(i), s, remarkMax))
+		x += col.width + remarkGap
+	}
+}
+
+func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bool) {
+	h := lineOf(smallStyle())
+	write(c, bold(smallStyle()), vg.Point{X: c.Min.X, Y: c.Max.Y - h + 2}, pn.title)
+	if first {
+		b.remark(c, quietStyle(), right, c.Max.Y-h+2, func(i int) string { return b.remarks[i].title })
+	}
+	c.Max.Y -= h
+	var values []float64
+	for _, r := range pn.bars {
+		values = append(values, r.total())
+		if finite(r.mark) {
+			values = append(values, r.mark)
+		}
+		end := 0.0
+		for _, s := range r.segments {
+			if finite(s.high) {
+				values = append(values, end+s.high)
+			}
+			end += s.value
+		}
+	}
+	a := linearAxis(values)
+	u := timeUnit(a.hi)
+	a.ticks = linearTicks(0, a.hi/u.by, 6)
+	for i := range a.ticks {
+		a.ticks[i].Value *= u.by
+		if a.ticks[i].Value != 0 {
+			a.ticks[i].Label = unkerned(a.ticks[i].Label + " " + u.name)
+		}
+	}
+
+	p := newPlot()
+	a.apply(&p.X)
+	p.HideY()
+	p.Y.Min, p.Y.Max = 0, 1
+	p.Add(grid{x: true})
+	p.Add(plotter(func(dc draw.Canvas, p *plot.Plot) {
+		trX, _ := p.Transforms(&dc)
+		pitch := dc.Size().Y / vg.Length(len(pn.bars))
+		for i, r := range pn.bars {
+			mid := dc.Max.Y - (vg.Length(i)+0.5)*pitch
+			b.drawBar(dc, r, trX, mid)
+			s := smallStyle()
+			s.XAlign, s.YAlign = draw.XRight, draw.YCenter
+			dwrite(c, s, vg.Point{X: c.Min.X + left - 6, Y: mid}, fit(r.label, s, barLabelMax))
+			s.XAlign = draw.XLeft
+			dwrite(c, s, vg.Point{X: c.Max.X - right + remarkGap, Y: mid}, fit(r.remark, s, remarkMax))
+		}
+	}))
+	p.Draw(draw.Crop(c, left, -right, 0, 0))
+}
+
+func (b bars) drawBar(c draw.Canvas, r bar, trX func(float64) vg.Length, mid vg.Length) {
+	const half = 5
+	end := 0.0
+	for _, s := range r.segments {
+		if s.value <= 0 {
+			continue
+		}
+		b.fill(c, s.part, trX(end), trX(end+s.value), mid-half, mid+half, false)
+		end += s.value
+	}
+	end = 0
+	whisker := draw.LineStyle{Color: ink, Width: 0.8}
+	for _, s := range r.segments {
+		if s.value > 0 && finite(s.low) && finite(s.high) {
+			lo, hi := trX(end+max(s.low, 0)), trX(end+s.high)
+			// Within the width of a line it would only look like an edge.
+			if hi-lo > 1.5 {
+				// At the lower edge it leaves the number legible.
+				y := mid - half
+				c.StrokeLine2(whisker, lo, y, hi, y)
+				c.StrokeLine2(whisker, lo, y-2, lo, y+2)
+				c.StrokeLine2(whisker, hi, y-2, hi, y+2)
+			}
+		}
+		end += s.value
+	}
+	if finite(r.mark) {
+		b.drawMark(c, trX(r.mark), mid-half-1.5, mid+half+1.5)
+	}
+}
+
+func (b bars) drawMark(c draw.Canvas, x, lo, hi vg.Length) {
+	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 2}, x, lo, x, hi)
+}
+
+// fill draws a segment with a white edge and, where it fits, its part's number.
+func (b bars) fill(c draw.Canvas, part int, x0, x1, y0, y1 vg.Length, always bool) {
+	clr := b.parts[part].color
+	c.FillPolygon(clr, []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
+	if x1-x0 > 3 {
+		c.StrokeLine2(draw.LineStyle{Color: ground, Width: 0.7}, x1, y0, x1, y1)
+	}
+	if len(b.parts) < 2 || !always && x1-x0 < 10 {
+		return
+	}
+	s := textStyle(7.5, ink)
+	if luminance(clr) < 0.25 {
+		s.Color = ground
+	}
+	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
+	write(c, s, vg.Point{X: (x0 + x1) / 2, Y: (y0 + y1) / 2}, strconv.Itoa(part+1))
+}
+
+// plotter makes a function a plot.Plotter.
+type plotter func(draw.Canvas, *plot.Plot)
+
+func (f plotter) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
+
+func nan() float64 { return math.NaN() }

@@ -1,0 +1,195 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// name is a configuration's short name in tables of comparisons: the parts
+// few runs vary are left out at their default.
+func name(k results.ConfigurationKey) string {
+	s := plain(k.String())
+	def := results.DefaultConfigurationKey()
+	if k.Launcher != def.Launcher && k.Launcher != "go" && k.Launcher != "" {
+		s += "/" + plain(k.Launcher)
+	}
+	if k.Ranks != def.Ranks && k.Ranks != "" {
+		s += "/" + plain(k.Ranks)
+	}
+	if k.DispatchNs != 0 {
+		s += "/+" + Duration(float64(k.DispatchNs))
+	}
+	return s
+}
+
+// factor shows a ratio; three digits, and never so few that 1.004 reads 1.
+func factor(v float64) string {
+	if !finite(v) {
+		return "-"
+	}
+	if v < 9.995 {
+		return fmt.Sprintf("%.3f", v)
+	}
+	return digits(v)
+}
+
+func bounds(f figure) []string {
+	if f.interval == nil {
+		return []string{"-", "-"}
+	}
+	return []string{factor(f.interval.Low), factor(f.interval.High)}
+}
+
+// ranged is a ratio with its interval in one word.
+func ranged(r results.Ratio) string {
+	i := usable(r.Interval)
+	if i == nil {
+		return factor(r.Value)
+	}
+	return fmt.Sprintf("%s (%s..%s)", factor(r.Value), factor(i.Low), factor(i.High))
+}
+
+// comparison begins a table of comparisons within cells.
+func (s sources) comparison(more ...string) (Grid, []column) {
+	cols := s.cellColumns()
+	g := Grid{Header: slices.Clone(s.columns)}
+	for _, c := range cols {
+		g.Header = append(g.Header, c.name)
+	}
+	g.Header = append(g.Header, more...)
+	return g, cols
+}
+
+func keys(src *source, cell *results.Cell, cols []column) []string {
+	line := slices.Clone(src.shown)
+	for _, c := range cols {
+		line = append(line, c.text(cell.Key))
+	}
+	return line
+}
+
+// headlines is a line a cell: the speed-up, its interval, and what it
+// consists of. A cell of a CPU has none, whatever its record says.
+func (s sources) headlines() section {
+	g, cols := s.comparison("base", "best captured", "speed-up", "low", "high", "processes", "fewer joins", "x fewer launches", "remarks")
+	g.Left, g.LeftEnd = len(g.Header)-7, 1
+	for cell, src := range s.cells {
+		h := &cell.Headline
+		if onCPU(cell) || h.Ratio == nil && h.Withheld == "" {
+			continue
+		}
+		line := keys(src, cell, cols)
+		var remarks []string
+		if r := h.Ratio; r == nil {
+			line = append(line, "-", "-", "-", "-", "-", "-")
+			remarks = append(remarks, "withheld: "+plain(h.Withheld))
+		} else {
+			f, _ := ratioFigure(r)
+			line = append(line, name(r.Base), name(r.Other), factor(r.Value))
+			line = append(line, bounds(f)...)
+			line = append(line, logs(r))
+			if i := f.interval; i != nil && i.Low <= 1 && i.High >= 1 {
+				remarks = append(remarks, "the interval holds 1: no difference shown")
+			}
+		}
+		if sp := h.Split; sp != nil {
+			line = append(line, ranged(sp.Joins), ranged(sp.Launches))
+			remarks = append(remarks, "split of "+name(sp.Total.Other)+" over "+name(sp.Total.Base)+": "+factor(sp.Total.Value),
+				"interaction "+ranged(sp.Interaction))
+		} else {
+			line = append(line, "-", "-")
+			if h.SplitWithheld != "" {
+				remarks = append(remarks, "no split: "+plain(h.SplitWithheld))
+			}
+		}
+		text := ""
+		for i, r := range remarks {
+			if i > 0 {
+				text += "; "
+			}
+			text += r
+		}
+		g.Rows = append(g.Rows, append(line, text))
+	}
+	return section{title: "Headline: step time of eager over the best captured configuration", grid: g, lines: intervalKinds(s, func(c *results.Cell) []*results.Ratio {
+		if c.Headline.Ratio == nil || onCPU(c) {
+			return nil
+		}
+		return []*results.Ratio{c.Headline.Ratio}
+	})}
+}
+
+func logs(r *results.Ratio) string {
+	if len(r.Logs) == 0 {
+		return "-"
+	}
+	return fmt.Sprint(len(r.Logs))
+}
+
+// shownRatios are a cell's ratios of step time; the long forms have the others.
+func shownRatios(c *results.Cell) []*results.Ratio {
+	var out []*results.Ratio
+	for i := range c.Ratios {
+		if c.Ratios[i].Metric == results.StepTimeNs {
+			out = append(out, &c.Ratios[i])
+		}
+	}
+	return out
+}
+
+// ratios is a line a pair of configurations.
+func (s sources) ratios() section {
+	booted := false
+	for c := range s.cells {
+		for _, r := range shownRatios(c) {
+			booted = booted || usable(r.Bootstrap) != nil
+		}
+	}
+	header := []string{"base", "other", "speed-up", "low", "high", "processes"}
+	if booted {
+		header = append(header, "bootstrap low", "high")
+	}
+	g, cols := s.comparison(header...)
+	g.Left = len(g.Header) - len(header) + 2
+	for cell, src := range s.cells {
+		for _, r := range shownRatios(cell) {
+			f, _ := ratioFigure(r)
+			line := append(keys(src, cell, cols), name(r.Base), name(r.Other), factor(r.Value))
+			line = append(line, bounds(f)...)
+			line = append(line, logs(r))
+			if booted {
+				line = append(line, bounds(figure{interval: usable(r.Bootstrap)})...)
+			}
+			g.Rows = append(g.Rows, line)
+		}
+	}
+	return section{title: "Ratios of step time, base over other: above 1, other is faster", grid: g,
+		lines: intervalKinds(s, shownRatios)}
+}
+
+// intervalKinds says how the intervals of some ratios were made.
+func intervalKinds(s sources, of func(*results.Cell) []*results.Ratio) []string {
+	var kinds []string
+	for c := range s.cells {
+		for _, r := range of(c) {
+			if i := usable(r.Interval); i != nil {
+				if k := describe(i); !slices.Contains(kinds, k) {
+					kinds = append(kinds, k)
+				}
+			}
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	line := "low..high: "
+	for i, k := range kinds {
+		if i > 0 {
+			line += "; "
+		}
+		line += k
+	}
+	return []string{line + "."}
+}

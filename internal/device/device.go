@@ -85,6 +85,8 @@ type Rank interface {
 	// touches. They are refused inside a capture.
 	Read(r workloads.Region, dst []byte) error
 	Write(r workloads.Region, src []byte) error
+	// Fill writes one byte all over a region, under the same conditions.
+	Fill(r workloads.Region, b byte) error
 	// Pinned is the rank's pinned host memory. It belongs to the rank; the
 	// caller fills a half only after the transfer that read it was consumed.
 	Pinned() []byte

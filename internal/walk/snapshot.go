@@ -50,14 +50,8 @@ func (s *Snapshot) Restore(r device.Rank) error {
 		}
 	}
 	for _, reg := range s.poison {
-		for reg.Bytes > 0 {
-			part := reg
-			part.Bytes = min(reg.Bytes, int64(len(poison)))
-			if err := r.Write(part, poison[:part.Bytes]); err != nil {
-				return fmt.Errorf("clear %s: %w", part, err)
-			}
-			reg.Off += part.Bytes
-			reg.Bytes -= part.Bytes
+		if err := r.Fill(reg, poison); err != nil {
+			return fmt.Errorf("clear %s: %w", reg, err)
 		}
 	}
 	copy(r.Pinned(), s.pinned)
@@ -73,14 +67,8 @@ func (s *Snapshot) Bytes() int64 {
 	return n
 }
 
-// poison decodes to NaN as F32 and as F16.
-var poison = func() []byte {
-	b := make([]byte, 1<<20)
-	for i := range b {
-		b[i] = 0xff
-	}
-	return b
-}()
+// poison, all over a tensor, decodes to NaN as F32 and as F16.
+const poison = 0xff
 
 // fixedRegions are the arena's regions of every role but activation, merged
 // and in order.

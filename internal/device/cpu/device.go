@@ -96,7 +96,7 @@ func (d *Device) Open(w *workloads.Workload) (device.Group, error) {
 	if err := d.unsafeElsewhere("Open"); err != nil {
 		return nil, err
 	}
-	g := &Group{dev: d, w: w, closed: make(chan struct{})}
+	g := &Group{dev: d, w: w}
 	for i := range n {
 		g.ranks = append(g.ranks, newRank(g, i))
 	}
@@ -116,7 +116,6 @@ type Group struct {
 
 	sealed  atomic.Bool
 	closing sync.Once
-	closed  chan struct{}
 	running sync.WaitGroup
 	live    struct{ graphs, execs, events, ops atomic.Int64 }
 	pools   pools
@@ -132,13 +131,13 @@ func (g *Group) Rank(i int) device.Rank { return g.ranks[i] }
 // on a rank's thread, and not twice at once: the ranks could then meet in
 // collectives of different calls.
 func (g *Group) Each(f func(device.Rank) error) error {
-	jobs := make([]*job, len(g.ranks))
+	jobs := make([]*device.Job, len(g.ranks))
 	for i, r := range g.ranks {
-		jobs[i] = r.post(func() error { return f(r) })
+		jobs[i] = r.thread.Post(func() error { return f(r) })
 	}
 	var errs []error
 	for i, j := range jobs {
-		if err := <-j.done; err != nil {
+		if err := j.Wait(); err != nil {
 			errs = append(errs, nameRank(i, err))
 		}
 	}
@@ -177,9 +176,9 @@ func (g *Group) Close() error {
 	var first error
 	g.closing.Do(func() {
 		fails := make([]failure, len(g.ranks))
-		jobs := make([]*job, len(g.ranks))
+		jobs := make([]*device.Job, len(g.ranks))
 		for i, r := range g.ranks {
-			jobs[i] = r.post(func() error {
+			jobs[i] = r.thread.Post(func() error {
 				if r.cap != nil {
 					r.dropCapture()
 				}
@@ -193,7 +192,7 @@ func (g *Group) Close() error {
 			})
 		}
 		for _, j := range jobs {
-			first = errors.Join(first, <-j.done)
+			first = errors.Join(first, j.Wait())
 		}
 		var f failure
 		for _, x := range fails {
@@ -202,7 +201,9 @@ func (g *Group) Close() error {
 		if f.err != nil && first == nil {
 			first = f.report()
 		}
-		close(g.closed)
+		for _, r := range g.ranks {
+			r.thread.Stop()
+		}
 		g.running.Wait()
 		g.pools.close()
 		g.live.graphs.Store(0)
@@ -219,12 +220,7 @@ type memory struct{ arena, pinned []byte }
 func newMemory(w *workloads.Workload) memory {
 	m := memory{arena: aligned(w.ArenaBytes), pinned: aligned(w.PinnedBytes)}
 	// All ones is a NaN in FP32 and in FP16.
-	if len(m.arena) > 0 {
-		m.arena[0] = 0xff
-		for n := 1; n < len(m.arena); n *= 2 {
-			copy(m.arena[n:], m.arena[:n])
-		}
-	}
+	fill(m.arena, 0xff)
 	return m
 }
 

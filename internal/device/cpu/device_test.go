@@ -178,16 +178,16 @@ func TestMemory(t *testing.T) {
 
 func TestThreads(t *testing.T) {
 	x := open(t, 3, Options{})
-	var ids [3]int64
-	must(t, x.g.Each(func(r device.Rank) error { ids[r.ID()] = goid(); return nil }))
 	must(t, x.g.Each(func(r device.Rank) error {
-		if ids[r.ID()] != goid() {
-			t.Errorf("rank %d moved", r.ID())
+		for i := range 3 {
+			if here := x.g.Rank(i).(*rank).here(); here != (i == r.ID()) {
+				t.Errorf("on rank %d's thread, rank %d says here: %v", r.ID(), i, here)
+			}
 		}
 		return r.Do(func() error { return nil }) // nested
 	}))
-	if ids[0] == ids[1] || ids[1] == ids[2] || ids[0] == goid() {
-		t.Errorf("ranks share goroutines: %v", ids)
+	if x.g.Rank(0).(*rank).here() {
+		t.Error("the test runs on a rank's thread")
 	}
 	err := x.g.Each(func(r device.Rank) error {
 		switch r.ID() {
@@ -276,8 +276,8 @@ func TestCloseReleasesAll(t *testing.T) {
 			t.Errorf("%d %s live after Close", n, k)
 		}
 	}
-	wants(t, x.g.Rank(0).Do(func() error { return nil }), errClosed)
-	wants(t, x.g.Each(func(device.Rank) error { return nil }), errClosed, "rank 1")
+	wants(t, x.g.Rank(0).Do(func() error { return nil }), device.ErrClosed)
+	wants(t, x.g.Each(func(device.Rank) error { return nil }), device.ErrClosed, "rank 1")
 	if n := x.g.dev.strict.Load(); n != 0 {
 		t.Errorf("%d captures still watched", n)
 	}

@@ -45,7 +45,7 @@ func newEvent(r *rank, name string) *event {
 // inside a capture, where creating anything is a mistake on accelerators.
 func (r *rank) NewEvent(name string) (device.Event, error) {
 	if r.gone {
-		return nil, fmt.Errorf("rank %d: %w", r.id, errClosed)
+		return nil, fmt.Errorf("rank %d: %w", r.id, device.ErrClosed)
 	}
 	if err := r.unsafeCall("NewEvent(" + name + ")"); err != nil {
 		return nil, err

@@ -124,7 +124,7 @@ func (g *graph) Instantiate() (device.Exec, error) {
 	case g.closed:
 		return nil, fmt.Errorf("rank %d: Instantiate: the graph is closed", r.id)
 	case r.gone:
-		return nil, fmt.Errorf("rank %d: Instantiate: %w", r.id, errClosed)
+		return nil, fmt.Errorf("rank %d: Instantiate: %w", r.id, device.ErrClosed)
 	}
 	if err := r.unsafeCall("Instantiate"); err != nil {
 		return nil, err

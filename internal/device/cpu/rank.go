@@ -1,18 +1,12 @@
 package cpu
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"runtime"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/workloads"
 )
-
-var errClosed = errors.New("the group is closed")
 
 // rank implements [device.Rank]. Its fields belong to its thread, unless they
 // say otherwise.
@@ -21,8 +15,7 @@ type rank struct {
 	g       *Group
 	mem     memory
 	streams [workloads.NumStreams]*stream
-	jobs    chan *job
-	thread  atomic.Int64 // the goroutine's id; any goroutine may read it
+	thread  *device.Thread
 
 	cap       *capture                // the capture in progress
 	capturing atomic.Pointer[capture] // the same, for other goroutines
@@ -35,7 +28,7 @@ type rank struct {
 }
 
 func newRank(g *Group, id int) *rank {
-	r := &rank{id: id, g: g, mem: newMemory(g.w), jobs: make(chan *job), execs: map[*exec]bool{}}
+	r := &rank{id: id, g: g, mem: newMemory(g.w), execs: map[*exec]bool{}}
 	for s := range workloads.NumStreams {
 		r.streams[s] = newStream(r, s)
 	}
@@ -46,90 +39,14 @@ func (r *rank) start() {
 	for _, st := range r.streams {
 		r.g.running.Go(st.loop)
 	}
-	r.g.running.Add(1)
-	go r.loop()
-}
-
-// job is one closure for the rank's thread.
-type job struct {
-	f    func() error
-	done chan error // buffered: the thread never waits for its caller
-}
-
-func (r *rank) loop() {
-	runtime.LockOSThread()
-	r.thread.Store(goid())
-	for {
-		select {
-		case j := <-r.jobs:
-			r.call(j)
-		case <-r.g.closed:
-			runtime.UnlockOSThread()
-			r.g.running.Done()
-			return
-		}
-	}
-}
-
-// call runs one job and answers even if it panics or ends the goroutine, as a
-// test's FailNow does; a new goroutine then takes the rank over.
-func (r *rank) call(j *job) {
-	returned := false
-	defer func() {
-		if returned {
-			return
-		}
-		if p := recover(); p != nil {
-			j.done <- fmt.Errorf("on the rank's thread: %w", newPanic(p))
-			return
-		}
-		go r.loop()
-		j.done <- errors.New("the function ended the rank's goroutine (runtime.Goexit)")
-	}()
-	err := j.f()
-	returned = true
-	j.done <- err
-}
-
-func (r *rank) post(f func() error) *job {
-	j := &job{f: f, done: make(chan error, 1)}
-	select {
-	case <-r.g.closed:
-		j.done <- errClosed
-		return j
-	default:
-	}
-	if r.here() { // a nested Do would wait for itself
-		j.done <- f()
-		return j
-	}
-	select {
-	case r.jobs <- j:
-	case <-r.g.closed:
-		j.done <- errClosed
-	}
-	return j
+	r.thread = device.NewThread(nil)
 }
 
 // Do runs f on the rank's thread and waits; on that thread it calls f.
-func (r *rank) Do(f func() error) error { return <-r.post(f).done }
+func (r *rank) Do(f func() error) error { return r.thread.Do(f) }
 
 // here says whether the caller runs on the rank's thread.
-func (r *rank) here() bool { return goid() == r.thread.Load() }
-
-// goid is the calling goroutine's number, which only its stack trace tells
-// portably. It costs a microsecond, so it is asked for where closures are
-// posted and while something is captured, never on the way of a submission.
-func goid() int64 {
-	var buf [32]byte
-	s := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))
-	digits, _, _ := bytes.Cut(s, []byte(" "))
-	n, err := strconv.ParseInt(string(digits), 10, 64)
-	if err != nil {
-		panic("cpu: a stack trace begins with " + string(s))
-	}
-	return n
-}
+func (r *rank) here() bool { return r.thread.Here() }
 
 func (r *rank) ID() int        { return r.id }
 func (r *rank) Pinned() []byte { return r.mem.pinned }
@@ -140,7 +57,7 @@ func (r *rank) stream(s workloads.Stream) (*stream, error) {
 		return nil, fmt.Errorf("rank %d: stream number %d is not a device stream", r.id, s)
 	}
 	if r.gone {
-		return nil, fmt.Errorf("rank %d, stream %s: %w", r.id, s, errClosed)
+		return nil, fmt.Errorf("rank %d, stream %s: %w", r.id, s, device.ErrClosed)
 	}
 	return r.streams[s], nil
 }
@@ -244,7 +161,7 @@ func (r *rank) Sync(s workloads.Stream) error {
 // it has returned on every rank, a communicator that failed is whole again.
 func (r *rank) SyncAll() error {
 	if r.gone {
-		return fmt.Errorf("rank %d: %w", r.id, errClosed)
+		return fmt.Errorf("rank %d: %w", r.id, device.ErrClosed)
 	}
 	if r.watched() {
 		if err := r.unsafeCall("SyncAll"); err != nil {
@@ -285,6 +202,26 @@ func (r *rank) Write(x workloads.Region, src []byte) error {
 	}
 	copy(r.mem.Bytes(x), src)
 	return nil
+}
+
+// Fill writes one byte all over a region.
+func (r *rank) Fill(x workloads.Region, b byte) error {
+	if err := r.access("Fill", x, int(x.Bytes)); err != nil {
+		return err
+	}
+	fill(r.mem.Bytes(x), b)
+	return nil
+}
+
+// fill doubles what is filled, which is as fast as copying.
+func fill(m []byte, b byte) {
+	if len(m) == 0 {
+		return
+	}
+	m[0] = b
+	for n := 1; n < len(m); n *= 2 {
+		copy(m[n:], m[:n])
+	}
 }
 
 func (r *rank) access(call string, x workloads.Region, n int) error {

@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +75,7 @@ func (o *op) Bound() *workloads.Bound { return o.b }
 func (o *op) Submit(v workloads.Variant) error {
 	r := o.rank
 	if r.gone {
-		return o.failed("submit", errClosed)
+		return o.failed("submit", device.ErrClosed)
 	}
 	if hook := r.g.dev.opts.SubmitHook; hook != nil {
 		if err := hook(r.id, o.b); err != nil {
@@ -134,7 +133,7 @@ func (l *lane) take() failure {
 func (o *op) execute() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = newPanic(p)
+			err = device.NewPanic(p)
 		}
 	}()
 	if raceEnabled {
@@ -179,20 +178,4 @@ func earlier(a, b failure) failure {
 		return b
 	}
 	return a
-}
-
-// panicError is a recovered panic. Stack is kept out of the message, which
-// ends up in one line of a record.
-type panicError struct {
-	value any
-	Stack []byte
-}
-
-func newPanic(p any) error { return &panicError{p, debug.Stack()} }
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-func (e *panicError) Unwrap() error {
-	err, _ := e.value.(error)
-	return err
 }

@@ -82,6 +82,12 @@ func (r *fakeRank) Write(x workloads.Region, src []byte) error {
 	copy(r.arena[x.Off:x.End()], src)
 	return r.did("write %d", x.Bytes)
 }
+func (r *fakeRank) Fill(x workloads.Region, b byte) error {
+	for i := range r.arena[x.Off:x.End()] {
+		r.arena[x.Off+int64(i)] = b
+	}
+	return r.did("fill %d", x.Bytes)
+}
 func (r *fakeRank) Pinned() []byte { return r.pinned }
 
 // fakeLauncher logs sub-graphs.

@@ -229,9 +229,8 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 			b.drawBar(dc, r, trX, mid)
 			s := smallStyle()
 			s.XAlign, s.YAlign = draw.XRight, draw.YCenter
-			dwrite(c, s, vg.Point{X: c.Min.X + left - 6, Y: mid}, fit(r.label, s, barLabelMax))
-			s.XAlign = draw.XLeft
-			dwrite(c, s, vg.Point{X: c.Max.X - right + remarkGap, Y: mid}, fit(r.remark, s, remarkMax))
+			write(dc, s, vg.Point{X: c.Min.X + left - 6, Y: mid}, fit(r.label, s, barLabelMax))
+			b.remark(draw.Canvas{Canvas: dc.Canvas, Rectangle: c.Rectangle}, s, right, mid, func(i int) string { return r.remarks[i] })
 		}
 	}))
 	p.Draw(draw.Crop(c, left, -right, 0, 0))

@@ -33,9 +33,9 @@ func (f *family) hostTime() ([]Picture, string) {
 		names := labels(drawn)
 		colors := partColors()
 		b := bars{
-			parts:  []part{{"submitting work", colors[0]}, {"waiting in joins", colors[1]}, {"other host work", colors[7]}},
-			mark:   "step time",
-			xTitle: "host time a step, to a drained device; every batch has its own scale",
+			parts:   []part{{"submitting work", colors[0]}, {"waiting in joins", colors[1]}, {"other host work", colors[7]}},
+			mark:    "step time",
+			xTitle:  "host time a step, to a drained device; every batch has its own scale",
 			remarks: []remarkColumn{{title: "host", right: true}, {title: "step", right: true}},
 		}
 		var iv intervals

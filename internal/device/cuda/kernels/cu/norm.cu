@@ -1,0 +1,486 @@
+// Batch norm on channels-last activations, seen as a matrix of rows (pixels)
+// by c channels, and the per-channel affine of inference.
+//
+// Forward is two kernels. bn_stats reads x once and leaves mean and inverse
+// deviation; bn_apply reads x (and z) once and writes y. Bytes for F16: 2 + 4 a
+// element (6 with z's read). Backward is two kernels. bn_bwd_sums reads x, dy
+// (and y for the ReLU mask); bn_bwd_apply reads x and the masked gradient and
+// writes dx. So that y is not read twice the first pass leaves the mask: in dz
+// where the operator returns it anyway, otherwise as one bit an element in
+// scratch. Bytes for F16: 6 + 6.25 an element, or 8 + 6 with dz.
+//
+// Second passes walk from the end to the front: what the first pass read last
+// is still in the second-level cache.
+//
+// The tree of a sum, fixed by rows and c alone (the grid is planned from
+// them): a thread adds rows with a fixed stride in order, FP32; lanes of a warp
+// that hold the same channel by butterfly; warps of a block in order; blocks in
+// FP64, 512/channels interleaved runs in order, then the runs in order. Sums of
+// x and its square are taken of x - x[0], so that a mean far from 0 costs no
+// digits.
+#include "common.cuh"
+
+#define STATS_THREADS 512
+#define APPLY_THREADS 256
+
+// Column tells a thread which channels are its own. A block holds tx = 1<<txLog
+// vectors of V channels side by side and blockDim/tx rows.
+template <int V>
+struct Column {
+    int tx, ty, rows; // lane among the channels, row in the block, rows of a block
+    int c0;           // first channel
+    bool inside;
+    __device__ Column(int txLog, int c) {
+        tx = threadIdx.x & ((1 << txLog) - 1);
+        ty = threadIdx.x >> txLog;
+        rows = blockDim.x >> txLog;
+        c0 = ((blockIdx.x << txLog) + tx) * V;
+        inside = c0 < c;
+    }
+};
+
+// blockSums adds a and b over the rows of a block and stores one partial sum a
+// channel: partial[blockIdx.y][2][c]. buffer has 16*32*2*V floats.
+template <int V>
+__device__ __forceinline__ void blockSums(float (&a)[V], float (&b)[V], int txLog, int c, float *partial, float *buffer) {
+#pragma unroll 1
+    for (int o = 16; o >= (1 << txLog); o >>= 1) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            a[j] += __shfl_xor_sync(0xffffffffu, a[j], o);
+            b[j] += __shfl_xor_sync(0xffffffffu, b[j], o);
+        }
+    }
+    const int lanes = 1 << txLog; // of a warp that hold different channels
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int warps = STATS_THREADS / 32;
+    if (lane < lanes) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            buffer[(j * warps + warp) * 32 + lane] = a[j];
+            buffer[((V + j) * warps + warp) * 32 + lane] = b[j];
+        }
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int t = threadIdx.x; t < 2 * V * lanes; t += STATS_THREADS) {
+        const int lx = t & (lanes - 1), j = t >> txLog;
+        float sum = 0.f;
+#pragma unroll
+        for (int w = 0; w < warps; w++) sum += buffer[(j * warps + w) * 32 + lx];
+        const int channel = ((blockIdx.x << txLog) + lx) * V + (j % V);
+        if (channel < c) partial[((size_t)blockIdx.y * 2 + j / V) * c + channel] = sum;
+    }
+}
+
+// totals adds the partial sums of all blocks, in FP64: channel i of the block's
+// tile ends up in a and b of thread i; the others get nothing of use. buffer has
+// 2*512 doubles.
+__device__ __forceinline__ void totals(const float *partial, int parts, int tile, int first, int c, double &a, double &b, double *buffer) {
+    // tile is a power of two and at most 256: runs of the blocks side by side.
+    const int runs = STATS_THREADS / tile;
+    const int i = threadIdx.x % tile, run = threadIdx.x / tile;
+    const int channel = first + i;
+    a = 0, b = 0;
+    if (channel < c) {
+        const float *p = partial + (size_t)run * 2 * c + channel;
+        const size_t step = (size_t)runs * 2 * c;
+#pragma unroll 8
+        for (int k = run; k < parts; k += runs, p += step) {
+            a += (double)__ldcg(p);
+            b += (double)__ldcg(p + c);
+        }
+    }
+    buffer[threadIdx.x] = a;
+    buffer[STATS_THREADS + threadIdx.x] = b;
+    __syncthreads();
+    if (run == 0) {
+        for (int r = 1; r < runs; r++) {
+            a += buffer[r * tile + i];
+            b += buffer[STATS_THREADS + r * tile + i];
+        }
+    }
+}
+
+// What is subtracted before squaring: the first row, unless it is Inf or NaN,
+// which would turn an infinite mean into NaN.
+__device__ __forceinline__ float finiteOr0(float v) { return __fsub_rn(v, v) == 0.f ? v : 0.f; }
+
+struct Moments {
+    float mean, invstd, variance; // variance as the running one takes it
+};
+
+// moments turns the sums of d = x - shift and of d*d over n elements into what
+// the operator returns.
+__device__ __forceinline__ Moments moments(double sum, double square, double shift, double n, double eps, bool unbiased) {
+    const double d = sum / n;
+    double variance = square / n - d * d;
+    if (variance < 0) variance = 0; // rounding alone; NaN stays
+    Moments m;
+    m.mean = (float)(shift + d);
+    m.invstd = (float)(1.0 / sqrt(variance + eps));
+    m.variance = (float)(unbiased ? variance * (n / fmax(n - 1, 1.0)) : variance);
+    return m;
+}
+
+// addRow adds a row to the sums of x - shift and of its square.
+template <int V>
+__device__ __forceinline__ void addSquares(float (&s)[V], float (&q)[V], const float (&f)[V], const float (&shift)[V]) {
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        const float d = __fsub_rn(f[j], shift[j]);
+        s[j] += d;
+        q[j] = __fmaf_rn(d, d, q[j]);
+    }
+}
+
+// Grid (channel tiles, parts). One counter a channel tile.
+template <typename T, int V>
+__device__ __forceinline__ void bnStats(const T *x, float *mean, float *invstd, float *statMean, float *statVar, float *partial,
+                                        u32 *counters, int rows, int c, int txLog, float eps, int unbiased) {
+    constexpr int U = 4; // loads in flight
+    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    dependency_wait();
+    const Column<V> at(txLog, c);
+    float s[V], q[V], shift[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s[j] = q[j] = shift[j] = 0.f;
+    if (at.inside) {
+        read<T, V>(x + at.c0, shift);
+#pragma unroll
+        for (int j = 0; j < V; j++) shift[j] = finiteOr0(shift[j]);
+        const int step = gridDim.y * at.rows;
+        int r = blockIdx.y * at.rows + at.ty;
+        const T *p = x + (size_t)r * c + at.c0;
+        const size_t stride = (size_t)step * c;
+        for (; r + (U - 1) * step < rows; r += U * step, p += U * stride) {
+            Raw<T, V> raw[U];
+#pragma unroll
+            for (int u = 0; u < U; u++) raw[u] = load<T, V>(p + u * stride);
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                float f[V];
+                unpack(raw[u], f);
+                addSquares<V>(s, q, f, shift);
+            }
+        }
+#pragma unroll 1
+        for (; r < rows; r += step, p += stride) {
+            float f[V];
+            read<T, V>(p, f);
+            addSquares<V>(s, q, f, shift);
+        }
+    }
+    dependency_trigger();
+    blockSums<V>(s, q, txLog, c, partial, buffer);
+    if (!arrive(&counters[blockIdx.x], gridDim.y)) return;
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    double sum, square;
+    totals(partial, gridDim.y, tile, first, c, sum, square, reinterpret_cast<double *>(buffer));
+    const int channel = first + threadIdx.x;
+    if (threadIdx.x < tile && channel < c) {
+        const Moments m = moments(sum, square, finiteOr0(scalar(x + channel)), rows, eps, unbiased);
+        mean[channel] = m.mean;
+        invstd[channel] = m.invstd;
+        statMean[channel] = m.mean;
+        statVar[channel] = m.variance;
+    }
+}
+
+// One element of the forward pass, rounded after each operation as the CPU
+// device rounds.
+__device__ __forceinline__ float normalised(float x, float mean, float factor, float offset) {
+    return __fadd_rn(__fmul_rn(__fsub_rn(x, mean), factor), offset);
+}
+
+// Grid (channel tiles, blocks of rows), last rows first. floor is 0 with a ReLU
+// and -Inf without.
+template <typename T, int V, bool ADD, bool AFFINE>
+__device__ __forceinline__ void applyRows(const T *x, const T *z, const float *mean, const float *invstd, const float *gamma,
+                                          const float *beta, T *y, int rows, int c, int txLog, float floor) {
+    constexpr int U = 4;
+    const Column<V> at(txLog, c);
+    if (!at.inside) return;
+    const int step = gridDim.y * at.rows;
+    // The last of this thread's rows, and how many there are.
+    const int r0 = blockIdx.y * at.rows + at.ty;
+    int n = r0 < rows ? (rows - 1 - r0) / step + 1 : 0;
+    if (n == 0) return;
+    const size_t stride = (size_t)step * c;
+    size_t e = ((size_t)r0 + (size_t)(n - 1) * step) * c + at.c0;
+    float m[V], f[V], o[V];
+    if (AFFINE) {
+        readFloats<V>(gamma + at.c0, f);
+        readFloats<V>(beta + at.c0, o);
+#pragma unroll
+        for (int j = 0; j < V; j++) m[j] = 0.f;
+    } else {
+        float i[V];
+        readFloats<V>(mean + at.c0, m);
+        readFloats<V>(invstd + at.c0, i);
+        readFloats<V>(gamma + at.c0, f);
+        readFloats<V>(beta + at.c0, o);
+#pragma unroll
+        for (int j = 0; j < V; j++) f[j] = __fmul_rn(f[j], i[j]);
+    }
+    auto one = [&](const Raw<T, V> &rx, const Raw<T, V> &rz, size_t to) {
+        float a[V];
+        unpack(rx, a);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            a[j] = AFFINE ? __fadd_rn(__fmul_rn(a[j], f[j]), o[j]) : normalised(a[j], m[j], f[j], o[j]);
+        }
+        if (ADD) {
+            float b[V];
+            unpack(rz, b);
+#pragma unroll
+            for (int j = 0; j < V; j++) a[j] = __fadd_rn(a[j], b[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) a[j] = a[j] <= floor ? floor : a[j];
+        write<T, V>(y + to, a);
+    };
+    for (; n >= U; n -= U, e -= U * stride) {
+        Raw<T, V> rx[U], rz[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            rx[u] = load<T, V>(x + e - u * stride);
+            if (ADD) rz[u] = load<T, V>(z + e - u * stride);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) one(rx[u], rz[u], e - u * stride);
+    }
+#pragma unroll 1
+    for (; n > 0; n--, e -= stride) {
+        Raw<T, V> rx = load<T, V>(x + e), rz;
+        if (ADD) rz = load<T, V>(z + e);
+        one(rx, rz, e);
+    }
+}
+
+// addGradients adds a row to the sums of g and of g*(x-mean).
+template <int V>
+__device__ __forceinline__ void addGradients(float (&s)[V], float (&p)[V], const float (&g)[V], const float (&x)[V], const float (&mean)[V]) {
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        s[j] += g[j];
+        p[j] = __fmaf_rn(g[j], __fsub_rn(x[j], mean[j]), p[j]);
+    }
+}
+
+// Grid (channel tiles, parts). RELU masks dy by y; with DZ the masked gradient
+// is written (and is what the second pass reads), else one byte of V bits a
+// vector. coef is [3][c]: dx = coef0*g + coef1*(x-mean) + coef2.
+template <typename T, int V, bool RELU, bool DZ>
+__device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,
+                                          float *dgamma, float *dbeta, T *dz, u8 *mask, float *coef, float *partial, u32 *counters,
+                                          int rows, int c, int txLog) {
+    constexpr int U = 2;
+    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    dependency_wait();
+    const Column<V> at(txLog, c);
+    float s[V], p[V], m[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s[j] = p[j] = m[j] = 0.f;
+    if (at.inside) {
+        readFloats<V>(mean + at.c0, m);
+        const int step = gridDim.y * at.rows;
+        int r = blockIdx.y * at.rows + at.ty;
+        size_t e = (size_t)r * c + at.c0;
+        const size_t stride = (size_t)step * c;
+        auto one = [&](const Raw<T, V> &rx, const Raw<T, V> &rg, const Raw<T, V> &ry, size_t to) {
+            float f[V], g[V];
+            unpack(rx, f);
+            unpack(rg, g);
+            if (RELU) {
+                float h[V];
+                unpack(ry, h);
+                u32 bits = 0;
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    const bool on = h[j] > 0.f;
+                    if (!on) g[j] = 0.f;
+                    if (!DZ) bits |= (u32)on << j;
+                }
+                if (!DZ) mask[to / V] = (u8)bits;
+            }
+            if (DZ) write<T, V>(dz + to, g);
+            addGradients<V>(s, p, g, f, m);
+        };
+        for (; r + (U - 1) * step < rows; r += U * step, e += U * stride) {
+            Raw<T, V> rx[U], rg[U], ry[U];
+#pragma unroll
+            for (int u = 0; u < U; u++) {
+                rx[u] = load<T, V>(x + e + u * stride);
+                rg[u] = load<T, V>(dy + e + u * stride);
+                if (RELU) ry[u] = load<T, V>(y + e + u * stride);
+            }
+#pragma unroll
+            for (int u = 0; u < U; u++) one(rx[u], rg[u], ry[u], e + u * stride);
+        }
+#pragma unroll 1
+        for (; r < rows; r += step, e += stride) {
+            Raw<T, V> rx = load<T, V>(x + e), rg = load<T, V>(dy + e), ry;
+            if (RELU) ry = load<T, V>(y + e);
+            one(rx, rg, ry, e);
+        }
+    }
+    dependency_trigger();
+    blockSums<V>(s, p, txLog, c, partial, buffer);
+    if (!arrive(&counters[blockIdx.x], gridDim.y)) return;
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    double sum, product;
+    totals(partial, gridDim.y, tile, first, c, sum, product, reinterpret_cast<double *>(buffer));
+    const int channel = first + threadIdx.x;
+    if (threadIdx.x < tile && channel < c) {
+        const double i = invstd[channel], n = rows;
+        product *= i;
+        const double f = (double)gamma[channel] * i;
+        dgamma[channel] = (float)product;
+        dbeta[channel] = (float)sum;
+        coef[channel] = (float)f;
+        coef[c + channel] = (float)(-f * i * product / n);
+        coef[2 * c + channel] = (float)(-f * sum / n);
+    }
+}
+
+// Grid (channel tiles, blocks of rows), last rows first.
+template <typename T, int V, bool MASK>
+__device__ __forceinline__ void bnBwdApply(const T *x, const T *g, const u8 *mask, const float *mean, const float *coef, T *dx, int rows, int c, int txLog) {
+    constexpr int U = 2;
+    dependency_wait();
+    const Column<V> at(txLog, c);
+    if (!at.inside) return;
+    const int step = gridDim.y * at.rows;
+    const int r0 = blockIdx.y * at.rows + at.ty;
+    int n = r0 < rows ? (rows - 1 - r0) / step + 1 : 0;
+    if (n == 0) return;
+    const size_t stride = (size_t)step * c;
+    size_t e = ((size_t)r0 + (size_t)(n - 1) * step) * c + at.c0;
+    float m[V], k0[V], k1[V], k2[V];
+    readFloats<V>(mean + at.c0, m);
+    readFloats<V>(coef + at.c0, k0);
+    readFloats<V>(coef + c + at.c0, k1);
+    readFloats<V>(coef + 2 * c + at.c0, k2);
+    auto one = [&](const Raw<T, V> &rx, const Raw<T, V> &rg, u32 bits, size_t to) {
+        float a[V], b[V];
+        unpack(rx, a);
+        unpack(rg, b);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (MASK && !(bits >> j & 1)) b[j] = 0.f;
+            a[j] = __fadd_rn(__fadd_rn(__fmul_rn(k0[j], b[j]), __fmul_rn(k1[j], __fsub_rn(a[j], m[j]))), k2[j]);
+        }
+        write<T, V>(dx + to, a);
+    };
+    for (; n >= U; n -= U, e -= U * stride) {
+        Raw<T, V> rx[U], rg[U];
+        u32 bits[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            rx[u] = load<T, V>(x + e - u * stride);
+            rg[u] = load<T, V>(g + e - u * stride);
+            bits[u] = MASK ? mask[(e - u * stride) / V] : 0;
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) one(rx[u], rg[u], bits[u], e - u * stride);
+    }
+#pragma unroll 1
+    for (; n > 0; n--, e -= stride) {
+        one(load<T, V>(x + e), load<T, V>(g + e), MASK ? mask[e / V] : 0, e);
+    }
+    dependency_trigger();
+}
+
+#define NORM(S, T, V)                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_stats_##S(const T *x, float *mean, float *invstd, float *statMean, float *statVar, float *partial, u32 *counters,       \
+                     int rows, int c, int txLog, float eps, int unbiased) {                                                       \
+        bnStats<T, V>(x, mean, invstd, statMean, statVar, partial, counters, rows, c, txLog, eps, unbiased);                         \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 4)                                                                 \
+        bn_apply_##S(const T *x, const float *mean, const float *invstd, const float *gamma, const float *beta, T *y, int rows,    \
+                     int c, int txLog, float floor) {                                                                             \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, false, false>(x, nullptr, mean, invstd, gamma, beta, y, rows, c, txLog, floor);                            \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
+        bn_apply_add_##S(const T *x, const T *z, const float *mean, const float *invstd, const float *gamma, const float *beta,    \
+                         T *y, int rows, int c, int txLog, float floor) {                                                         \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, true, false>(x, z, mean, invstd, gamma, beta, y, rows, c, txLog, floor);                                   \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 4)                                                                 \
+        affine_##S(const T *x, const float *scale, const float *bias, T *y, int rows, int c, int txLog, float floor) {             \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, false, true>(x, nullptr, nullptr, nullptr, scale, bias, y, rows, c, txLog, floor);                         \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
+        affine_add_##S(const T *x, const T *z, const float *scale, const float *bias, T *y, int rows, int c, int txLog,            \
+                       float floor) {                                                                                             \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, true, true>(x, z, nullptr, nullptr, scale, bias, y, rows, c, txLog, floor);                                \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, float *dgamma,        \
+                        float *dbeta, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {                    \
+        bnBwdSums<T, V, false, false>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, nullptr, nullptr, coef, partial,         \
+                                      counters, rows, c, txLog);                                                                  \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_relu_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,      \
+                             float *dgamma, float *dbeta, u8 *mask, float *coef, float *partial, u32 *counters, int rows, int c,   \
+                             int txLog) {                                                                                         \
+        bnBwdSums<T, V, true, false>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, nullptr, mask, coef, partial, counters, rows,   \
+                                     c, txLog);                                                                                   \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_add_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, float *dgamma,    \
+                            float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {         \
+        bnBwdSums<T, V, false, true>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,     \
+                                     rows, c, txLog);                                                                             \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_relu_add_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,  \
+                                 float *dgamma, float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c,  \
+                                 int txLog) {                                                                                     \
+        bnBwdSums<T, V, true, true>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters, rows, c,   \
+                                    txLog);                                                                                       \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
+        bn_bwd_apply_##S(const T *x, const T *g, const float *mean, const float *coef, T *dx, int rows, int c, int txLog) {        \
+        bnBwdApply<T, V, false>(x, g, nullptr, mean, coef, dx, rows, c, txLog);                                                    \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
+        bn_bwd_apply_mask_##S(const T *x, const T *g, const u8 *mask, const float *mean, const float *coef, T *dx, int rows,       \
+                              int c, int txLog) {                                                                                 \
+        bnBwdApply<T, V, true>(x, g, mask, mean, coef, dx, rows, c, txLog);                                                        \
+    }
+
+NORM(f32x4, float, 4)
+NORM(f32x1, float, 1)
+NORM(f16x8, __half, 8)
+NORM(f16x1, __half, 1)
+
+// Where a batch norm's vectors lie, as element offsets; passed by value.
+#define MAX_NORMS 96
+struct NormSpans {
+    int count;
+    int gamma[MAX_NORMS], beta[MAX_NORMS], mean[MAX_NORMS], var[MAX_NORMS], scale[MAX_NORMS], bias[MAX_NORMS], c[MAX_NORMS];
+};
+
+// Grid: one block a norm. Scale and bias of inference.
+extern "C" __global__ void __launch_bounds__(256)
+    bn_infer(const float *params, const float *running, float *inf, float eps, const __grid_constant__ NormSpans spans) {
+    dependency_wait();
+    const int n = blockIdx.x;
+    const int gamma = spans.gamma[n], beta = spans.beta[n], mean = spans.mean[n], var = spans.var[n];
+    const int scale = spans.scale[n], bias = spans.bias[n], c = spans.c[n];
+    for (int i = threadIdx.x; i < c; i += blockDim.x) {
+        const float invstd = (float)(1.0 / sqrt((double)running[var + i] + (double)eps));
+        const float s = __fmul_rn(params[gamma + i], invstd);
+        inf[scale + i] = s;
+        inf[bias + i] = __fsub_rn(params[beta + i], __fmul_rn(running[mean + i], s));
+    }
+    dependency_trigger();
+}

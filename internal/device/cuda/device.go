@@ -1,0 +1,198 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tech-renaissance/trbench/internal/cuda/driver"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// Options configure a [Device].
+type Options struct {
+	// Driver is the opened driver.
+	Driver *driver.API
+	// Lowering is the node list to run; nil means [workloads.Fused].
+	Lowering *workloads.Lowering
+	// Library runs convolutions and fully connected layers where it has a plan
+	// for them; nil means the project's own kernels throughout.
+	Library Library
+	// Dependent launches the project's kernels with programmatic dependent
+	// launch where the GPU has it.
+	Dependent bool
+}
+
+// Library is a source of operators beside the project's own kernels. Package
+// dnn's plans stand behind it. Its methods are called with the GPU's context
+// current.
+type Library interface {
+	// Name goes into the cell's key: "cudnn".
+	Name() string
+	// Workspace is the scratch memory of the plan chosen for a node, and ok
+	// whether there is one.
+	Workspace(b *workloads.Bound) (bytes int64, ok bool)
+	// Bind readies the plan on a stream; ptrs are the operands' addresses,
+	// inputs first. The caller closes it. unwritten lists outputs, by number,
+	// that the plan leaves to the project's own kernels.
+	Bind(b *workloads.Bound, stream driver.Stream, ptrs []uintptr, workspace uintptr) (x Exec, unwritten []int, err error)
+}
+
+// Exec is a library's operator on fixed addresses and a fixed stream.
+type Exec interface {
+	// Submit queues it, without allocation.
+	Submit() error
+	Close() error
+}
+
+// Device is the GPUs of this machine. It is safe for concurrent use.
+type Device struct {
+	opts Options
+	api  *driver.API
+	gpus int
+}
+
+// New returns the device. The driver has been initialised by whoever opened
+// it; nothing is allocated before Open.
+func New(opts Options) (*Device, error) {
+	if opts.Driver == nil {
+		return nil, errors.New("cuda: no driver")
+	}
+	n, err := opts.Driver.DeviceGetCount()
+	if err != nil {
+		return nil, fmt.Errorf("cuda: %w", err)
+	}
+	if opts.Lowering == nil {
+		l := workloads.Fused
+		opts.Lowering = &l
+	}
+	return &Device{opts: opts, api: opts.Driver, gpus: n}, nil
+}
+
+// Name is "cuda".
+func (d *Device) Name() string { return "cuda" }
+
+// Kernels is the word after --kernels: whose operators run.
+func (d *Device) Kernels() string {
+	if d.opts.Library != nil {
+		return d.opts.Library.Name()
+	}
+	return "builtin"
+}
+
+// GPUs is the number of GPUs the driver sees.
+func (d *Device) GPUs() int { return d.gpus }
+
+// MaxRanks is 1: ranks on several GPUs exchange gradients through NCCL, which
+// this version does not drive.
+func (d *Device) MaxRanks() int { return min(d.gpus, 1) }
+
+// Target says which lowering the device runs and what scratch its operators
+// need.
+func (d *Device) Target() workloads.Target {
+	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch}
+}
+
+func (d *Device) scratch(b *workloads.Bound) int64 {
+	own := kernels.ScratchBytes(b)
+	if d.opts.Library != nil {
+		if n, ok := d.opts.Library.Workspace(b); ok {
+			return max(n, own)
+		}
+	}
+	return own
+}
+
+// Open allocates the arenas and starts the ranks. The group's concrete type is
+// *[Group]. The caller closes it, from a goroutine that is not a rank's.
+func (d *Device) Open(w *workloads.Workload) (_ device.Group, err error) {
+	n := w.Spec.Ranks
+	if n < 1 || n > d.MaxRanks() {
+		return nil, fmt.Errorf("cuda: open: %d ranks on %d GPUs: this version runs one, since it does not drive NCCL", n, d.gpus)
+	}
+	if w.Spec.BatchNormGroups > 1 {
+		return nil, fmt.Errorf("cuda: open: batch norm on %d groups: only the CPU device has it", w.Spec.BatchNormGroups)
+	}
+	g := &Group{dev: d, w: w}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.Close())
+		}
+	}()
+	for i := range n {
+		r := newRank(g, i)
+		g.ranks = append(g.ranks, r)
+		if err := r.thread.Do(r.allocate); err != nil {
+			return nil, fmt.Errorf("cuda: open GPU %d: %w", i, err)
+		}
+	}
+	return g, nil
+}
+
+// Group is the ranks of one workload; it implements [device.Group].
+type Group struct {
+	dev    *Device
+	w      *workloads.Workload
+	ranks  []*rank
+	sealed atomic.Bool
+	live   struct{ graphs, execs, events, ops atomic.Int64 }
+}
+
+// Ranks is the number of ranks.
+func (g *Group) Ranks() int { return len(g.ranks) }
+
+// Rank returns rank i.
+func (g *Group) Rank(i int) device.Rank { return g.ranks[i] }
+
+// Each runs f on all ranks' threads at once and waits. It must not be called
+// on a rank's thread.
+func (g *Group) Each(f func(device.Rank) error) error {
+	jobs := make([]*device.Job, len(g.ranks))
+	for i, r := range g.ranks {
+		jobs[i] = r.thread.Post(func() error { return f(r) })
+	}
+	var errs []error
+	for i, j := range jobs {
+		if err := j.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("rank %d: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Seal declares preparation finished: an operator that asks for memory the
+// arena does not have is refused with [device.ErrSealed].
+func (g *Group) Seal() { g.sealed.Store(true) }
+
+// Live counts handles that exist: graphs and execs not closed yet, events and
+// operators, which live as long as the group.
+func (g *Group) Live() map[string]int {
+	return map[string]int{
+		"graphs": int(g.live.graphs.Load()), "execs": int(g.live.execs.Load()),
+		"events": int(g.live.events.Load()), "ops": int(g.live.ops.Load()),
+	}
+}
+
+// Memory returns each rank's free and total bytes of device memory.
+func (g *Group) Memory() (free, total []uint64, err error) {
+	free, total = make([]uint64, len(g.ranks)), make([]uint64, len(g.ranks))
+	err = g.Each(func(r device.Rank) (err error) {
+		free[r.ID()], total[r.ID()], err = g.dev.api.MemGetInfo()
+		return err
+	})
+	return free, total, err
+}
+
+// Close waits for the streams and releases everything. It returns the first
+// failure that no Sync returned. Later calls return nil.
+func (g *Group) Close() error {
+	var errs []error
+	for _, r := range g.ranks {
+		errs = append(errs, r.thread.Do(r.release))
+		r.thread.Stop()
+	}
+	g.ranks = nil
+	return errors.Join(errs...)
+}

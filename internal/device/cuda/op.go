@@ -1,0 +1,187 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tech-renaissance/trbench/internal/cuda/driver"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// op implements [device.Op]: a library's exec, then launches of the project's
+// own; either may be absent.
+type op struct {
+	b        *workloads.Bound
+	r        *rank
+	stream   workloads.Stream
+	library  Exec
+	launches []*driver.Launch
+}
+
+// Prepare audits the node's regions and lays out its launches.
+func (r *rank) Prepare(b *workloads.Bound) (device.Op, error) {
+	s := b.SubGraph.Info().Stream
+	if err := r.refuse("Prepare(" + nodeName(b) + ")"); err != nil {
+		return nil, err
+	}
+	o := &op{b: b, r: r, stream: s}
+	if err := o.prepare(); err != nil {
+		if r.g.sealed.Load() {
+			err = fmt.Errorf("%w: %w", device.ErrSealed, err)
+		}
+		return nil, &device.OpError{Rank: r.id, Stream: s, Call: "prepare", Node: nodeName(b), Err: err}
+	}
+	r.ops = append(r.ops, o)
+	r.g.live.ops.Add(1)
+	return o, nil
+}
+
+func (o *op) prepare() error {
+	for _, list := range [][]workloads.Operand{o.b.In, o.b.Out} {
+		for _, x := range list {
+			if err := o.r.check(x.Region); err != nil {
+				return fmt.Errorf("operand %s: %w", x.Name, err)
+			}
+		}
+	}
+	for _, x := range slices.Concat(o.b.Reads, o.b.Writes) {
+		if err := o.r.check(x); err != nil {
+			return err
+		}
+	}
+	if o.b.Op == workloads.OpAllReduce {
+		return fmt.Errorf("a collective of %d rank: several GPUs exchange through NCCL, which this version does not drive", o.r.g.Ranks())
+	}
+	if lib := o.r.g.dev.opts.Library; lib != nil {
+		if n, ok := lib.Workspace(o.b); ok {
+			return o.bind(lib, n)
+		}
+	}
+	plan, err := kernels.Plan(o.b)
+	if err != nil {
+		return err
+	}
+	return o.lay(plan)
+}
+
+// bind takes the library's plan, and the project's own kernel for what the
+// plan leaves out.
+func (o *op) bind(lib Library, workspace int64) error {
+	if o.b.Scratch.Bytes < workspace {
+		return fmt.Errorf("scratch has %d bytes, the plan needs %d", o.b.Scratch.Bytes, workspace)
+	}
+	var ptrs []uintptr
+	for _, x := range slices.Concat(o.b.In, o.b.Out) {
+		ptrs = append(ptrs, uintptr(o.r.address(x.Region)))
+	}
+	x, unwritten, err := lib.Bind(o.b, o.r.streams[o.stream], ptrs, uintptr(o.r.address(o.b.Scratch)))
+	if err != nil {
+		return err
+	}
+	o.library = x
+	for _, i := range unwritten {
+		if o.b.Op != workloads.OpFCBwdFilter || i != 1 {
+			return fmt.Errorf("the plan leaves output %s unwritten, which no kernel here computes alone", o.b.Out[i].Name)
+		}
+		dy, db := o.b.In[1], o.b.Out[1]
+		if err := o.lay([]kernels.Launch{kernels.ColumnSums(dy.DType, dy.Region, db.Region, dy.Shape[0], dy.Shape[1])}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lay prepares the launches of a plan.
+func (o *op) lay(plan []kernels.Launch) error {
+	for i := range plan {
+		l, err := o.r.lay(&plan[i], o.stream)
+		if err != nil {
+			return err
+		}
+		o.launches = append(o.launches, l)
+	}
+	return nil
+}
+
+// lay resolves one launch to addresses.
+func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, error) {
+	if l.Kind == kernels.KindCopyIn {
+		if l.Src.Bytes != l.Dst.Bytes {
+			return nil, fmt.Errorf("copy of %v to %v", l.Src, l.Dst)
+		}
+		return r.api.PrepareMemcpyHtoD(driver.DevicePtr(r.address(l.Dst)), uintptr(r.address(l.Src)), int(l.Dst.Bytes), r.streams[s])
+	}
+	args := &driver.Args{}
+	for _, p := range l.Params {
+		switch p.Kind {
+		case kernels.Pointer:
+			if err := r.check(p.Region); err != nil {
+				return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
+			}
+			args.U64(r.address(p.Region))
+		case kernels.Counter:
+			args.U64(uint64(r.counters) + 4*(uint64(s)*kernels.CounterWords+p.Value))
+		case kernels.Null:
+			args.U64(0)
+		case kernels.Int32, kernels.Float32:
+			args.U32(uint32(p.Value))
+		case kernels.Int64:
+			args.U64(p.Value)
+		case kernels.Block:
+			args.Struct(p.Bytes)
+		default:
+			return nil, fmt.Errorf("kernel %s: parameter of kind %d", l.Kernel, p.Kind)
+		}
+	}
+	f, ok := r.kernel[l.Kernel]
+	if !ok {
+		return nil, fmt.Errorf("there is no kernel %s", l.Kernel)
+	}
+	return r.api.PrepareKernel(r.mem, driver.KernelSpec{
+		Func: f, Name: l.Kernel, Grid: l.Grid, Block: l.Block, Shared: l.Shared,
+		Stream: r.streams[s], Args: args, Attrs: r.attrs,
+	})
+}
+
+// Bound is the node.
+func (o *op) Bound() *workloads.Bound { return o.b }
+
+// Submit queues the operator. Inside a capture it becomes nodes of the graph;
+// what is submitted to a stream outside the capture runs.
+func (o *op) Submit(v workloads.Variant) error {
+	r := o.r
+	r.last[o.stream] = o.b
+	if o.library != nil {
+		if err := o.library.Submit(); err != nil {
+			return o.failed(err)
+		}
+	}
+	for _, l := range o.launches {
+		if code := r.api.Submit(l); code != driver.Success {
+			return o.failed(r.api.LaunchError(l, code))
+		}
+	}
+	if r.cap != nil && r.cap.takes(o.stream) {
+		r.cap.bounds = append(r.cap.bounds, o.b)
+		return nil
+	}
+	r.executed[v][o.b.SubGraph]++
+	return nil
+}
+
+func (o *op) failed(err error) error {
+	err = o.r.failed("submit", o.stream, o.b, err)
+	if o.r.cap != nil {
+		return o.r.cap.fail(err)
+	}
+	return err
+}
+
+func (o *op) close() error {
+	if o.library == nil {
+		return nil
+	}
+	return o.library.Close()
+}

@@ -51,14 +51,23 @@ type CaptureInfo struct {
 }
 
 // StreamGetCaptureInfo describes the capture that s is in. Source:
-// cuStreamGetCaptureInfo_v2.
+// cuStreamGetCaptureInfo_v3, else cuStreamGetCaptureInfo_v2, which knows no
+// programmatic edges and refuses them ([LossyQuery]).
 func (a *API) StreamGetCaptureInfo(s Stream) (CaptureInfo, error) {
 	var info CaptureInfo
 	var deps *GraphNode
+	var data *EdgeData
 	var n uint64
-	err := a.call(&a.t.streamGetCaptureInfo, uintptr(s), uintptr(unsafe.Pointer(&info.Status)),
-		uintptr(unsafe.Pointer(&info.ID)), uintptr(unsafe.Pointer(&info.Graph)),
-		uintptr(unsafe.Pointer(&deps)), uintptr(unsafe.Pointer(&n)))
+	var err error
+	if a.t.streamGetCaptureInfoV3.addr != 0 {
+		err = a.call(&a.t.streamGetCaptureInfoV3, uintptr(s), uintptr(unsafe.Pointer(&info.Status)),
+			uintptr(unsafe.Pointer(&info.ID)), uintptr(unsafe.Pointer(&info.Graph)),
+			uintptr(unsafe.Pointer(&deps)), uintptr(unsafe.Pointer(&data)), uintptr(unsafe.Pointer(&n)))
+	} else {
+		err = a.call(&a.t.streamGetCaptureInfo, uintptr(s), uintptr(unsafe.Pointer(&info.Status)),
+			uintptr(unsafe.Pointer(&info.ID)), uintptr(unsafe.Pointer(&info.Graph)),
+			uintptr(unsafe.Pointer(&deps)), uintptr(unsafe.Pointer(&n)))
+	}
 	if err == nil && info.Status == CaptureActive {
 		info.Dependencies = int(n)
 		if n > 0 && deps != nil {

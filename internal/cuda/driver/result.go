@@ -39,6 +39,7 @@ const (
 	OperatingSystem            Result = 304
 	InvalidHandle              Result = 400
 	IllegalState               Result = 401
+	LossyQuery                 Result = 402
 	NotFound                   Result = 500
 	NotReady                   Result = 600
 	IllegalAddress             Result = 700
@@ -75,6 +76,8 @@ const (
 	GraphExecUpdateFailure     Result = 910
 	ExternalDevice             Result = 911
 	InvalidClusterSize         Result = 912
+	FunctionNotLoaded          Result = 913
+	KeyRotation                Result = 916
 	Unknown                    Result = 999
 )
 
@@ -107,6 +110,7 @@ var resultNames = map[Result]string{
 	OperatingSystem:            "CUDA_ERROR_OPERATING_SYSTEM",
 	InvalidHandle:              "CUDA_ERROR_INVALID_HANDLE",
 	IllegalState:               "CUDA_ERROR_ILLEGAL_STATE",
+	LossyQuery:                 "CUDA_ERROR_LOSSY_QUERY",
 	NotFound:                   "CUDA_ERROR_NOT_FOUND",
 	NotReady:                   "CUDA_ERROR_NOT_READY",
 	IllegalAddress:             "CUDA_ERROR_ILLEGAL_ADDRESS",
@@ -143,6 +147,8 @@ var resultNames = map[Result]string{
 	GraphExecUpdateFailure:     "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
 	ExternalDevice:             "CUDA_ERROR_EXTERNAL_DEVICE",
 	InvalidClusterSize:         "CUDA_ERROR_INVALID_CLUSTER_SIZE",
+	FunctionNotLoaded:          "CUDA_ERROR_FUNCTION_NOT_LOADED",
+	KeyRotation:                "CUDA_ERROR_KEY_ROTATION",
 	Unknown:                    "CUDA_ERROR_UNKNOWN",
 }
 

@@ -54,6 +54,7 @@ type table struct {
 	streamBeginCaptureToGraph       sym
 	streamEndCapture                sym
 	streamIsCapturing               sym
+	streamGetCaptureInfoV3          sym
 	streamGetCaptureInfo            sym
 	threadExchangeStreamCaptureMode sym
 	eventCreate                     sym
@@ -155,6 +156,7 @@ func (t *table) entries() []entry {
 		{&t.streamBeginCaptureToGraph, 12030, []string{"cuStreamBeginCaptureToGraph"}},
 		{&t.streamEndCapture, 10000, []string{"cuStreamEndCapture"}},
 		{&t.streamIsCapturing, 10000, []string{"cuStreamIsCapturing"}},
+		{&t.streamGetCaptureInfoV3, 12030, []string{"cuStreamGetCaptureInfo_v3"}},
 		{&t.streamGetCaptureInfo, 11030, []string{"cuStreamGetCaptureInfo_v2"}},
 		{&t.threadExchangeStreamCaptureMode, 10010, []string{"cuThreadExchangeStreamCaptureMode"}},
 		{&t.eventCreate, 2000, []string{"cuEventCreate"}},

@@ -1,0 +1,29 @@
+// Package fake is a CUDA driver for machines without a GPU: C function pointers
+// that the bindings call as they call libcuda.
+//
+// A test makes a machine named after a real one ([H200]), registers the kernels
+// it needs as Go functions ([Machine.Register]), and hands the machine to the
+// binding, which takes it for a library (it is a dl.Resolver). Memory, streams,
+// events, capture and graphs then behave as the driver's do: work runs on a
+// goroutine a stream and in no other order than streams and events give; a
+// capture obeys the driver's rules and fails with its codes.
+//
+// Device memory and pinned memory lie in the Go heap, whose objects do not move
+// and which the race detector watches: a join that is missing between streams,
+// or between a stream and the host, is a data race that -race reports.
+// For the same reason nothing that finished work touches is shared with
+// the host: no mutex, no atomic, no bounded channel orders the host after a
+// stream, except where the driver would.
+//
+// A C callback is never freed, and a process has few. The table of functions is
+// made once and serves the machine that runs, one at a time: [Machine.Start],
+// [Machine.Stop].
+//
+// Where the real driver's answer was not seen, the fake takes the documentation's;
+// where that is silent, the stricter one. It refuses more than the driver in two
+// places: an asynchronous copy in a capture must use pinned memory, and a free
+// of memory is an error where it is not the start of an allocation.
+//
+// The package keeps one rule: it knows no binding. Codes and layouts are its
+// own, so that an error in a binding's is seen.
+package fake

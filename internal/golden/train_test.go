@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/device"
-	"github.com/tech-renaissance/trbench/internal/device/cpu"
+	"github.com/tech-renaissance/trbench/internal/device/devicetest"
 	"github.com/tech-renaissance/trbench/internal/golden"
 	"github.com/tech-renaissance/trbench/internal/walk"
 	"github.com/tech-renaissance/trbench/internal/worker"
@@ -16,11 +16,10 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
-// train runs a golden case for its five steps on the CPU device and calls
-// check after each.
-func train(t *testing.T, g *golden.Golden, spec workloads.Spec, l workloads.Lowering, k results.ConfigurationKey, check func(step int, get func(kind, name string) []float32)) {
+// train runs a golden case for its five steps and calls check after each.
+func train(t *testing.T, d devicetest.Kind, g *golden.Golden, spec workloads.Spec, l workloads.Lowering, k results.ConfigurationKey, check func(step int, get func(kind, name string) []float32)) {
 	t.Helper()
-	dev := cpu.New(cpu.Options{Lowering: &l})
+	dev := d.New(t, l)
 	w, err := workloads.New(spec, dev.Target())
 	if err != nil {
 		t.Fatal(err)
@@ -139,16 +138,22 @@ func key(mode, sync string) results.ConfigurationKey {
 	return k
 }
 
-// The CPU device trains as PyTorch does, in each lowering and mode.
+// Every device trains as PyTorch does, in each lowering and mode.
 func TestAgainstPyTorch(t *testing.T) {
 	g := load(t)
+	for _, d := range devicetest.All() {
+		t.Run(d.Name, func(t *testing.T) { againstPyTorch(t, d, g) })
+	}
+}
+
+func againstPyTorch(t *testing.T, d devicetest.Kind, g *golden.Golden) {
 	for i := range g.Cases {
 		c := &g.Cases[i]
 		for name, l := range map[string]workloads.Lowering{"plain": workloads.Plain, "fused": workloads.Fused} {
 			for _, k := range []results.ConfigurationKey{key("eager", "event"), key("step", "inside")} {
 				t.Run(c.Name+"/"+name+"/"+k.Mode, func(t *testing.T) {
 					compared := 0
-					train(t, g, g.Spec(c), l, k, func(step int, get func(kind, name string) []float32) {
+					train(t, d, g, g.Spec(c), l, k, func(step int, get func(kind, name string) []float32) {
 						if step != 1 && step != g.Net.Steps {
 							return
 						}
@@ -192,7 +197,7 @@ func TestMistakesAreSeen(t *testing.T) {
 				spec := g.Spec(c)
 				m.edit(&spec)
 				seen := 0
-				train(t, g, spec, workloads.Fused, key("eager", "event"), func(step int, get func(kind, name string) []float32) {
+				train(t, devicetest.All()[0], g, spec, workloads.Fused, key("eager", "event"), func(step int, get func(kind, name string) []float32) {
 					if step == 1 || step == g.Net.Steps {
 						seen += len(golden.Compare(c, step, get))
 					}

@@ -1,0 +1,216 @@
+package verify_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/devicetest"
+	"github.com/tech-renaissance/trbench/internal/worker"
+	"github.com/tech-renaissance/trbench/workloads"
+	"github.com/tech-renaissance/trbench/workloads/data"
+)
+
+// longSpecs are what the hundred-step test trains: small on the CPU, the real
+// networks on a GPU.
+func longSpecs() []workloads.Spec {
+	specs := []workloads.Spec{{Model: "golden-tiny", Batch: 2, FinalResolution: 8}}
+	if devicetest.GPU() {
+		specs = []workloads.Spec{{Model: "resnet18-cifar", Batch: 16}, {Model: "resnet50", Batch: 4, FinalResolution: 96}}
+	}
+	var out []workloads.Spec
+	for _, s := range specs {
+		for _, p := range []workloads.Precision{workloads.FP32, workloads.AMP} {
+			s.Precision, s.Optimizer, s.EMA, s.Smoothing, s.Inject = p, workloads.Nesterov, true, 0.1, true
+			s.LastTrainBatch = s.Batch - 1
+			s.Hyper = workloads.DefaultHyper(s.Optimizer)
+			s.Hyper.LearningRates = make([]float32, 120)
+			for i := range s.Hyper.LearningRates {
+				s.Hyper.LearningRates[i] = 0.02
+				if i >= 50 {
+					s.Hyper.LearningRates[i] = 0.002 // the change
+				}
+			}
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func session(t *testing.T, dev device.Device, spec workloads.Spec, variants ...workloads.Variant) *worker.Session {
+	t.Helper()
+	w, err := workloads.New(spec, dev.Target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := worker.Open(dev, w, worker.Options{Variants: variants, Timed: variants[0], Seed: 11, Source: data.NewRandom(5, w.Classes())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// hundredSteps trains four epochs of 24 full steps and one last, with an Inf
+// injected in step 37.
+func hundredSteps(s *worker.Session, x *worker.Executor) error {
+	if err := s.Restore(); err != nil {
+		return err
+	}
+	done := 0
+	for range 4 {
+		for _, seg := range worker.Epoch(workloads.FinalFull, 24, true) {
+			if seg.Phase == workloads.TrainStep {
+				fault := uint32(0)
+				if done == 36 {
+					fault = math.Float32bits(float32(math.Inf(1)))
+				}
+				if done == 36 || done == 37 {
+					if err := x.Wait(); err != nil {
+						return err
+					}
+					if err := s.WriteScalar(workloads.ScalarFault, fault); err != nil {
+						return err
+					}
+				}
+				done++
+			}
+			if err := x.Run(seg); err != nil {
+				return err
+			}
+		}
+	}
+	return x.Wait()
+}
+
+// All modes, joins and controls are equal bit for bit after 100 steps with a
+// change of learning rate, an Inf and last partial batches.
+func TestHundredSteps(t *testing.T) {
+	for _, d := range devicetest.All() {
+		for _, spec := range longSpecs() {
+			t.Run(fmt.Sprintf("%s/%s/%s", d.Name, spec.Model, spec.Precision), func(t *testing.T) {
+				s := session(t, d.New(t, workloads.Fused), spec, workloads.FinalFull, workloads.FinalLast)
+				var want *worker.State
+				for _, k := range configurations() {
+					x, err := s.Executor(k)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := hundredSteps(s, x); err != nil {
+						t.Fatalf("%s: %v", k, err)
+					}
+					got, err := s.State()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want == nil {
+						want = got
+						checkHundred(t, s)
+						continue
+					}
+					if diff := got.Diff(want); diff != nil {
+						t.Errorf("%s: rank %d, tensor %s, element %d: %s", k, diff.Rank, diff.Tensor, diff.Index, diff.Detail)
+					}
+				}
+			})
+		}
+	}
+}
+
+// checkHundred: one step of the hundred was skipped, and the loss scale is
+// halved in AMP.
+func checkHundred(t *testing.T, s *worker.Session) {
+	t.Helper()
+	sc, err := s.Scalars(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := s.Workload().Spec
+	scale := float32(1)
+	if spec.Precision == workloads.AMP {
+		scale = spec.Hyper.InitialScale / 2
+	}
+	if sc.Step != 100 || sc.Skipped != 1 || sc.Scale != scale || sc.LR != 0.002 {
+		t.Errorf("scalars after 100 steps: %+v", sc)
+	}
+}
+
+// The GPU trains as the CPU device does, tensor by tensor.
+func TestDevicesAgree(t *testing.T) {
+	if !devicetest.GPU() {
+		t.Skip("needs a GPU: TRBENCH_GPU=1")
+	}
+	for _, c := range []struct {
+		spec  workloads.Spec
+		steps int
+		limit float64
+	}{
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 1, 1e-4},
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 5, 1e-3},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 1, 1e-4},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 1e-3},
+		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 1, 1e-4},
+	} {
+		for _, d := range devicetest.All() {
+			t.Run(fmt.Sprintf("%s/%s/steps=%d", d.Name, c.spec.Model, c.steps), func(t *testing.T) {
+				spec := c.spec
+				spec.Optimizer, spec.EMA, spec.Smoothing = workloads.Nesterov, true, 0.1
+				var st [2]*worker.State
+				var w *workloads.Workload
+				for i, kind := range []devicetest.Kind{{Name: "cpu", New: devicetest.CPU}, d} {
+					s := session(t, kind.New(t, workloads.Fused), spec, workloads.FinalFull)
+					x, err := s.Executor(configurations()[0])
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, step := range []func() error{x.Begin, func() error { return x.Submit(c.steps) }, x.Wait} {
+						if err := step(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if st[i], err = s.State(); err != nil {
+						t.Fatal(err)
+					}
+					w = s.Workload()
+				}
+				worst, name := 0.0, ""
+				var names []string
+				for _, p := range w.Parameters() {
+					names = append(names, p, "grad:"+p, "momentum:"+p, "ema:"+p)
+				}
+				for _, n := range w.Norms() {
+					names = append(names, n+".running_mean", n+".running_var")
+				}
+				for _, n := range names {
+					if e := relative(st[1].Tensor(0, n), st[0].Tensor(0, n)); !(e <= worst) {
+						worst, name = e, n
+					}
+				}
+				t.Logf("%d tensors, worst %s: %.3g", len(names), name, worst)
+				if !(worst <= c.limit) {
+					t.Errorf("%s is %.3g from the CPU's, limit %.0e", name, worst, c.limit)
+				}
+			})
+		}
+	}
+}
+
+func relative(a, b []byte) float64 {
+	if len(a) != len(b) || len(a) == 0 {
+		return math.Inf(1)
+	}
+	var d, n float64
+	for i := 0; i < len(a); i += 4 {
+		x := float64(math.Float32frombits(binary.LittleEndian.Uint32(a[i:])))
+		y := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
+		d += (x - y) * (x - y)
+		n += y * y
+	}
+	return math.Sqrt(d) / max(math.Sqrt(n), 1e-6*math.Sqrt(float64(len(a)/4)))
+}

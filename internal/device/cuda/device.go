@@ -3,8 +3,11 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
+	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
+	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
@@ -17,34 +20,16 @@ type Options struct {
 	Driver *driver.API
 	// Lowering is the node list to run; nil means [workloads.Fused].
 	Lowering *workloads.Lowering
-	// Library runs convolutions and fully connected layers where it has a plan
-	// for them; nil means the project's own kernels throughout.
-	Library Library
+	// CuDNN and CuBLAS run convolutions and fully connected layers; nil leaves
+	// them to the project's own kernels.
+	CuDNN  *cudnn.Library
+	CuBLAS *cublas.Library
+	// Heuristic takes the libraries' own guess for each node instead of timing
+	// what they offer.
+	Heuristic bool
 	// Dependent launches the project's kernels with programmatic dependent
 	// launch where the GPU has it.
 	Dependent bool
-}
-
-// Library is a source of operators beside the project's own kernels. Package
-// dnn's plans stand behind it. Its methods are called with the GPU's context
-// current.
-type Library interface {
-	// Name goes into the cell's key: "cudnn".
-	Name() string
-	// Workspace is the scratch memory of the plan chosen for a node, and ok
-	// whether there is one.
-	Workspace(b *workloads.Bound) (bytes int64, ok bool)
-	// Bind readies the plan on a stream; ptrs are the operands' addresses,
-	// inputs first. The caller closes it. unwritten lists outputs, by number,
-	// that the plan leaves to the project's own kernels.
-	Bind(b *workloads.Bound, stream driver.Stream, ptrs []uintptr, workspace uintptr) (x Exec, unwritten []int, err error)
-}
-
-// Exec is a library's operator on fixed addresses and a fixed stream.
-type Exec interface {
-	// Submit queues it, without allocation.
-	Submit() error
-	Close() error
 }
 
 // Device is the GPUs of this machine. It is safe for concurrent use.
@@ -52,6 +37,9 @@ type Device struct {
 	opts Options
 	api  *driver.API
 	gpus int
+
+	mu    sync.Mutex
+	plans map[string]Plan // by key of package dnn
 }
 
 // New returns the device. The driver has been initialised by whoever opened
@@ -68,7 +56,7 @@ func New(opts Options) (*Device, error) {
 		l := workloads.Fused
 		opts.Lowering = &l
 	}
-	return &Device{opts: opts, api: opts.Driver, gpus: n}, nil
+	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}}, nil
 }
 
 // Name is "cuda".
@@ -76,8 +64,8 @@ func (d *Device) Name() string { return "cuda" }
 
 // Kernels is the word after --kernels: whose operators run.
 func (d *Device) Kernels() string {
-	if d.opts.Library != nil {
-		return d.opts.Library.Name()
+	if d.opts.CuDNN != nil {
+		return "cudnn"
 	}
 	return "builtin"
 }
@@ -97,10 +85,8 @@ func (d *Device) Target() workloads.Target {
 
 func (d *Device) scratch(b *workloads.Bound) int64 {
 	own := kernels.ScratchBytes(b)
-	if d.opts.Library != nil {
-		if n, ok := d.opts.Library.Workspace(b); ok {
-			return max(n, own)
-		}
+	if p, ok := d.plan(b); ok {
+		return max(p.Choice.Workspace, own)
 	}
 	return own
 }

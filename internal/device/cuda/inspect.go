@@ -143,8 +143,7 @@ func (r *rank) auditKernel(n driver.GraphNode) error {
 			if word == 0 || r.owns(word, 1) {
 				continue
 			}
-			base, _, err := r.api.MemGetAddressRange(driver.DevicePtr(word))
-			if err == nil && !r.listed(uint64(base)) {
+			if _, _, err := r.api.MemGetAddressRange(driver.DevicePtr(word)); err == nil {
 				return fmt.Errorf("kernel %s, parameter %d: %#x lies in an allocation of this process that is not the rank's", name, i, word)
 			}
 		}
@@ -159,12 +158,6 @@ func (r *rank) owns(addr, n uint64) bool {
 	return inside(uint64(r.arena), r.g.w.ArenaBytes) ||
 		inside(uint64(r.counters), int64(workloads.NumStreams)*kernels.CounterWords*4) ||
 		inside(uint64(r.pinned.Addr()), r.g.w.PinnedBytes)
-}
-
-// listed says whether an allocation belongs to a library that said so.
-func (r *rank) listed(base uint64) bool {
-	l, ok := r.g.dev.opts.Library.(interface{ Owns(base uint64) bool })
-	return ok && l.Owns(base)
 }
 
 var _ device.Graph = (*graph)(nil)

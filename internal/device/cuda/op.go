@@ -6,17 +6,19 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
-// op implements [device.Op]: a library's exec, then launches of the project's
+// op implements [device.Op]: a library's plan, then launches of the project's
 // own; either may be absent.
 type op struct {
 	b        *workloads.Bound
 	r        *rank
 	stream   workloads.Stream
-	library  Exec
+	library  *dnn.Exec
+	state    *dnn.Stream
 	launches []*driver.Launch
 }
 
@@ -54,10 +56,8 @@ func (o *op) prepare() error {
 	if o.b.Op == workloads.OpAllReduce {
 		return fmt.Errorf("a collective of %d rank: several GPUs exchange through NCCL, which this version does not drive", o.r.g.Ranks())
 	}
-	if lib := o.r.g.dev.opts.Library; lib != nil {
-		if n, ok := lib.Workspace(o.b); ok {
-			return o.bind(lib, n)
-		}
+	if p, ok := o.r.g.dev.plan(o.b); ok {
+		return o.bind(p)
 	}
 	plan, err := kernels.Plan(o.b)
 	if err != nil {
@@ -68,19 +68,25 @@ func (o *op) prepare() error {
 
 // bind takes the library's plan, and the project's own kernel for what the
 // plan leaves out.
-func (o *op) bind(lib Library, workspace int64) error {
-	if o.b.Scratch.Bytes < workspace {
-		return fmt.Errorf("scratch has %d bytes, the plan needs %d", o.b.Scratch.Bytes, workspace)
+func (o *op) bind(p Plan) error {
+	if o.b.Scratch.Bytes < p.Choice.Workspace {
+		return fmt.Errorf("scratch has %d bytes, the plan needs %d", o.b.Scratch.Bytes, p.Choice.Workspace)
+	}
+	plan, err := o.r.build(o.b, p)
+	if err != nil {
+		return err
 	}
 	var ptrs []uintptr
 	for _, x := range slices.Concat(o.b.In, o.b.Out) {
 		ptrs = append(ptrs, uintptr(o.r.address(x.Region)))
 	}
-	x, unwritten, err := lib.Bind(o.b, o.r.streams[o.stream], ptrs, uintptr(o.r.address(o.b.Scratch)))
-	if err != nil {
+	if o.library, err = plan.Bind(ptrs, uintptr(o.r.address(o.b.Scratch))); err != nil {
 		return err
 	}
-	o.library = x
+	if o.state, err = o.r.libraryStream(o.stream); err != nil {
+		return err
+	}
+	unwritten := plan.Unwritten()
 	for _, i := range unwritten {
 		if o.b.Op != workloads.OpFCBwdFilter || i != 1 {
 			return fmt.Errorf("the plan leaves output %s unwritten, which no kernel here computes alone", o.b.Out[i].Name)
@@ -154,7 +160,7 @@ func (o *op) Submit(v workloads.Variant) error {
 	r := o.r
 	r.last[o.stream] = o.b
 	if o.library != nil {
-		if err := o.library.Submit(); err != nil {
+		if err := o.library.Submit(o.state); err != nil {
 			return o.failed(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -31,6 +32,10 @@ type rank struct {
 	mem      *driver.Memory // kernel parameters
 	attrs    []driver.LaunchAttr
 
+	builder *dnn.Builder
+	built   map[string]*dnn.Plan
+	states  [workloads.NumStreams]*dnn.Stream
+
 	ops      []*op
 	events   []*event
 	cap      *capture
@@ -39,7 +44,7 @@ type rank struct {
 }
 
 func newRank(g *Group, id int) *rank {
-	r := &rank{id: id, g: g, api: g.dev.api, kernel: map[string]driver.Function{}}
+	r := &rank{id: id, g: g, api: g.dev.api, kernel: map[string]driver.Function{}, built: map[string]*dnn.Plan{}}
 	r.thread = device.NewThread(func() error {
 		if r.ctx == 0 {
 			return nil
@@ -92,6 +97,11 @@ func (r *rank) allocate() (err error) {
 		return fmt.Errorf("pinned memory of %d bytes: %w", w.PinnedBytes, err)
 	}
 	clear(r.Pinned())
+	if d := r.g.dev; len(d.plans) > 0 {
+		if r.builder, err = dnn.New(d.opts.CuDNN, d.opts.CuBLAS); err != nil {
+			return err
+		}
+	}
 	return r.api.CtxSynchronize()
 }
 
@@ -147,6 +157,17 @@ func (r *rank) release() error {
 	try(r.SyncAll())
 	for _, o := range r.ops {
 		try(o.close())
+	}
+	for _, p := range r.built {
+		try(p.Close())
+	}
+	for _, s := range r.states {
+		if s != nil {
+			try(s.Close())
+		}
+	}
+	if r.builder != nil {
+		try(r.builder.Close())
 	}
 	for _, e := range r.events {
 		try(r.api.EventDestroy(e.h))

@@ -41,16 +41,16 @@ type Machine struct {
 	// version.
 	Absent []string
 
-	mu      sync.Mutex
-	started bool
-	inited  bool
-	ctxs    []*context
-	threads map[int]*thread
-	objects map[uintptr]any
-	next    uintptr
-	numbers map[string]int // objects made, by kind
-	mem     *memMap
-	kernels map[string]*kernel
+	mu               sync.Mutex
+	started, stopped bool
+	inited           bool
+	ctxs             []*context
+	threads          map[int]*thread
+	objects          map[uintptr]any
+	next             uintptr
+	numbers          map[string]int // objects made, by kind
+	mem              *memMap
+	kernels          map[string]*kernel
 	// captures are those begun and not ended.
 	captures  []*capture
 	captureID uint64
@@ -146,9 +146,14 @@ func (m *Machine) Start() (dl.Resolver, error) {
 
 // Stop lets the streams finish, ends them, and makes room for another machine.
 // It returns what was not given back, as [Machine.Leaks], and the failures of
-// kernels that no call reported.
+// kernels that no call reported. More calls do nothing.
 func (m *Machine) Stop() error {
 	m.mu.Lock()
+	if !m.started || m.stopped {
+		m.mu.Unlock()
+		return nil
+	}
+	m.stopped = true
 	leaks := m.leaks()
 	var streams []*stream
 	for _, o := range m.objects {

@@ -69,8 +69,7 @@ const (
 	execNode  = 1 << 10
 )
 
-// garbage fills new memory: two of it read as a float are a NaN's neighbour, not
-// zero.
+// garbage fills new memory, so that reading it cannot pass for zeros.
 const garbage = 0xCD
 
 func (m *Machine) alloc(dev, n int, host bool) *alloc {
@@ -78,8 +77,11 @@ func (m *Machine) alloc(dev, n int, host bool) *alloc {
 	skip := int(-uintptr(unsafe.Pointer(&raw[0])) & (memAlign - 1))
 	a := &alloc{buf: raw[skip : skip+n : skip+n], dev: dev, host: host}
 	a.base = uintptr(unsafe.Pointer(&a.buf[0]))
-	for i := range a.buf {
-		a.buf[i] = garbage
+	if n > 0 {
+		a.buf[0] = garbage
+		for i := 1; i < n; i *= 2 {
+			copy(a.buf[i:], a.buf[:i])
+		}
 	}
 	kind := "memory"
 	if host {
@@ -123,16 +125,13 @@ func (m *Machine) at(addr uint64) string {
 
 // fill writes a pattern of size 1, 2 or 4 bytes.
 func fill(dst []byte, v uint32, size int) {
-	switch size {
-	case 1:
-		for i := range dst {
-			dst[i] = byte(v)
-		}
-	default:
-		for i := 0; i+size <= len(dst); i += size {
-			for j := range size {
-				dst[i+j] = byte(v >> (8 * j))
-			}
-		}
+	if len(dst) < size {
+		return
+	}
+	for j := range size {
+		dst[j] = byte(v >> (8 * j))
+	}
+	for i := size; i < len(dst); i *= 2 {
+		copy(dst[i:], dst[:i])
 	}
 }

@@ -263,7 +263,8 @@ func (l *Library) propose(h Handle, p Problem, compute int32, want int) ([]Algor
 	var got int32
 	r, _, _ = purego.SyscallN(l.t.getHeuristic, uintptr(h), d.op, d.a, d.b, d.d, d.d, pref, uintptr(len(results)),
 		uintptr(unsafe.Pointer(unsafe.SliceData(results))), uintptr(unsafe.Pointer(&got)))
-	if Status(int32(r)) == NotSupported {
+	// An F32 bias on an F16 result is refused as an invalid value (seen: 13.1).
+	if s := Status(int32(r)); s == NotSupported || s == InvalidValue && p.Bias && p.Out != F32 {
 		return nil, nil
 	}
 	if err := l.check("cublasLtMatmulAlgoGetHeuristic", r); err != nil {

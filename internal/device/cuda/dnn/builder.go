@@ -100,7 +100,11 @@ func (b *Builder) Candidates(n *workloads.Bound) ([]Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
-	why := []error{fmt.Errorf("%s %s (%s): %w", n.Op, n.Name, nd.geom, ErrUnsupported)}
+	return b.candidates(nd)
+}
+
+func (b *Builder) candidates(nd *node) ([]Candidate, error) {
+	why := []error{fmt.Errorf("%s (%s): %w", nd.what, nd.geom, ErrUnsupported)}
 	sources := []func(*node) ([]Candidate, error){b.engines}
 	if nd.mul != nil {
 		sources = []func(*node) ([]Candidate, error){b.products, b.engines}
@@ -113,7 +117,7 @@ func (b *Builder) Candidates(n *workloads.Bound) ([]Candidate, error) {
 		case errors.Is(err, ErrUnsupported):
 			why = append(why, err)
 		default:
-			return nil, fmt.Errorf("%s %s (%s): %w", n.Op, n.Name, nd.geom, err)
+			return nil, fmt.Errorf("%s (%s): %w", nd.what, nd.geom, err)
 		}
 	}
 	return nil, errors.Join(why...)

@@ -203,37 +203,54 @@ func (g *graph) finish(h cudnn.Handle) {
 // error.
 func (b *Builder) graphOf(n *node) *graph {
 	g := &graph{lib: b.dnn}
-	c, t := n.geom, n.geom.dataType()
-	// Operand numbers: inputs in the operator's order, then outputs.
-	x := func(operand int) cudnn.Descriptor {
-		return g.tensor(tensor{dtype: t, dims: images(c.N, c.H, c.W, c.C), align: n.align, operand: operand})
-	}
-	y := func(operand int) cudnn.Descriptor {
-		return g.tensor(tensor{dtype: t, dims: images(c.N, c.OH, c.OW, c.K), align: n.align, operand: operand})
-	}
-	w := func(operand int) cudnn.Descriptor {
-		return g.tensor(tensor{dtype: t, dims: images(c.K, c.R, c.S, c.C), align: n.align, operand: operand})
-	}
-	switch kind(n.b.Op) {
-	case forward:
-		wd, xd := w(1), x(0)
-		if len(n.b.In) == 3 {
-			sum := g.tensor(tensor{dtype: cudnn.Float, dims: images(c.N, c.OH, c.OW, c.K), align: n.align, virtual: true})
-			bias := g.tensor(tensor{dtype: cudnn.Float, dims: images(1, 1, 1, c.K), align: n.align, operand: 2})
-			yd := y(3)
-			g.operation(convForward, g.convolution(c), xd, wd, sum)
-			g.pointwise(cudnn.PointwiseAdd, sum, bias, yd)
-			break
-		}
-		yd := y(2)
-		g.operation(convForward, g.convolution(c), xd, wd, yd)
-	case bwdData:
-		wd, dy, dx := w(1), y(0), x(2)
-		g.operation(convBwdData, g.convolution(c), dx, wd, dy)
-	case bwdFilter:
-		xd, dy, dw := x(0), y(1), w(2)
-		g.operation(convBwdFilter, g.convolution(c), xd, dw, dy)
-	}
+	n.make(b, g, n)
 	g.finish(b.handle)
 	return g
+}
+
+// The tensors of a convolution, by operand number.
+func (g *graph) x(n *node, operand int) cudnn.Descriptor {
+	c := n.geom
+	return g.tensor(tensor{dtype: c.dataType(), dims: images(c.N, c.H, c.W, c.C), align: n.align, operand: operand})
+}
+
+func (g *graph) y(n *node, operand int) cudnn.Descriptor {
+	c := n.geom
+	return g.tensor(tensor{dtype: c.dataType(), dims: images(c.N, c.OH, c.OW, c.K), align: n.align, operand: operand})
+}
+
+func (g *graph) w(n *node, operand int) cudnn.Descriptor {
+	c := n.geom
+	return g.tensor(tensor{dtype: c.dataType(), dims: images(c.K, c.R, c.S, c.C), align: n.align, operand: operand})
+}
+
+// vector is one value a channel.
+func (g *graph) vector(n *node, t cudnn.DataType, c, operand int) cudnn.Descriptor {
+	return g.tensor(tensor{dtype: t, dims: images(1, 1, 1, c), align: n.align, operand: operand})
+}
+
+// plain adds the one operation of an unfused node, and for a fully connected
+// layer its bias. Operands are numbered inputs first, in the operator's order.
+func plain(_ *Builder, g *graph, n *node) {
+	c := n.geom
+	switch kind(n.b.Op) {
+	case forward:
+		w, x := g.w(n, 1), g.x(n, 0)
+		if n.mul == nil {
+			y := g.y(n, 2)
+			g.operation(convForward, g.convolution(c), x, w, y)
+			break
+		}
+		sum := g.tensor(tensor{dtype: cudnn.Float, dims: images(c.N, c.OH, c.OW, c.K), align: n.align, virtual: true})
+		bias := g.vector(n, cudnn.Float, c.K, 2)
+		y := g.y(n, 3)
+		g.operation(convForward, g.convolution(c), x, w, sum)
+		g.pointwise(cudnn.PointwiseAdd, sum, bias, y)
+	case bwdData:
+		w, dy, dx := g.w(n, 1), g.y(n, 0), g.x(n, 2)
+		g.operation(convBwdData, g.convolution(c), dx, w, dy)
+	case bwdFilter:
+		x, dy, dw := g.x(n, 0), g.y(n, 1), g.w(n, 2)
+		g.operation(convBwdFilter, g.convolution(c), x, dw, dy)
+	}
 }

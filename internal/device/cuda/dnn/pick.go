@@ -11,13 +11,21 @@ import (
 // without measurement. The caller closes the plan. The error wraps
 // [ErrUnsupported] if none builds.
 func (b *Builder) First(n *workloads.Bound) (*Plan, error) {
-	cands, err := b.Candidates(n)
+	nd, err := look(n)
+	if err != nil {
+		return nil, err
+	}
+	return b.first(nd)
+}
+
+func (b *Builder) first(n *node) (*Plan, error) {
+	cands, err := b.candidates(n)
 	if err != nil {
 		return nil, err
 	}
 	var why []error
 	for _, c := range cands {
-		p, err := b.Build(n, c.Choice)
+		p, err := b.build(n, c.Choice)
 		if err == nil {
 			return p, nil
 		}
@@ -26,7 +34,7 @@ func (b *Builder) First(n *workloads.Bound) (*Plan, error) {
 		}
 		why = append(why, err)
 	}
-	return nil, fmt.Errorf("%s %s: none of %d candidates builds: %w", n.Op, n.Name, len(cands), errors.Join(why...))
+	return nil, fmt.Errorf("%s: none of %d candidates builds: %w", n.what, len(cands), errors.Join(why...))
 }
 
 // Pick builds each candidate in turn, has it timed and returns the best: the
@@ -37,10 +45,18 @@ func (b *Builder) First(n *workloads.Bound) (*Plan, error) {
 // be timed is passed over; the timings say why. The choice has the plan's own
 // workspace.
 func (b *Builder) Pick(n *workloads.Bound, cands []Candidate, time func(*Plan) (ns float64, err error)) (Choice, []Timing, error) {
+	nd, err := look(n)
+	if err != nil {
+		return Choice{}, nil, err
+	}
+	return b.pick(nd, cands, time)
+}
+
+func (b *Builder) pick(n *node, cands []Candidate, time func(*Plan) (ns float64, err error)) (Choice, []Timing, error) {
 	timings := make([]Timing, 0, len(cands))
 	for _, c := range cands {
 		t := Timing{Choice: c.Choice}
-		p, err := b.Build(n, c.Choice)
+		p, err := b.build(n, c.Choice)
 		if err == nil {
 			t.Choice = p.Choice()
 			t.TimeNs, err = time(p)
@@ -57,7 +73,7 @@ func (b *Builder) Pick(n *workloads.Bound, cands []Candidate, time func(*Plan) (
 		for _, t := range timings {
 			why = append(why, t.Err)
 		}
-		return Choice{}, timings, fmt.Errorf("%s %s: none of %d candidates could be timed: %w", n.Op, n.Name, len(cands), errors.Join(append(why, ErrUnsupported)...))
+		return Choice{}, timings, fmt.Errorf("%s: none of %d candidates could be timed: %w", n.what, len(cands), errors.Join(append(why, ErrUnsupported)...))
 	}
 	return timings[i].Choice, timings, nil
 }

@@ -39,12 +39,7 @@ func (b *Builder) Build(n *workloads.Bound, c Choice) (*Plan, error) {
 }
 
 func (b *Builder) build(n *node, c Choice) (*Plan, error) {
-	p := &Plan{
-		b: b, name: fmt.Sprintf("%s %s", n.b.Op, n.b.Name), choice: c, align: n.align, args: len(n.b.In) + len(n.b.Out),
-	}
-	if n.b.Op == workloads.OpFCBwdFilter {
-		p.skip = []int{1}
-	}
+	p := &Plan{b: b, name: n.what, choice: c, align: n.align, args: n.args, skip: n.skip}
 	fail := func(err error) error { return fmt.Errorf("%s: plan %s: %w", p.name, c, err) }
 	version := 0
 	switch {

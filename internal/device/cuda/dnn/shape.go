@@ -58,12 +58,17 @@ func alignment(most int64, ops ...[]workloads.Operand) int64 {
 	return a
 }
 
-// node is a bound node as this package sees it.
+// node is what plans are made of: a bound node as this package sees it, or a
+// fused pattern.
 type node struct {
-	b     *workloads.Bound
-	geom  Geometry        // convolutions, and fully connected layers as such
-	mul   *cublas.Problem // fully connected layers
+	b     *workloads.Bound // nil for a pattern
+	what  string           // operator and name, for messages
+	geom  Geometry         // a fully connected layer is a convolution of one pixel
+	mul   *cublas.Problem  // fully connected layers
 	align int64
+	args  int                                 // operands, inputs and outputs
+	skip  []int                               // outputs that plans leave out
+	make  func(b *Builder, g *graph, n *node) // adds the operations to a graph
 }
 
 // Key identifies what a choice depends on besides the library: nodes of one
@@ -88,7 +93,13 @@ func (n *node) key() string {
 // look reads a node's shapes. Operators that the package does not do give
 // ErrUnsupported; operands that do not fit each other another error.
 func look(b *workloads.Bound) (*node, error) {
-	n := &node{b: b, align: alignment(maxAlign, b.In, b.Out)}
+	n := &node{
+		b: b, what: fmt.Sprintf("%s %s", b.Op, b.Name), align: alignment(maxAlign, b.In, b.Out),
+		args: len(b.In) + len(b.Out), make: plain,
+	}
+	if b.Op == workloads.OpFCBwdFilter {
+		n.skip = []int{1}
+	}
 	fail := func(format string, args ...any) (*node, error) {
 		return nil, fmt.Errorf("%s %s: %s", b.Op, b.Name, fmt.Sprintf(format, args...))
 	}

@@ -12,70 +12,32 @@ import (
 	"github.com/tech-renaissance/trbench/results"
 )
 
-// Check runs the reference and every other configuration from the session's
-// snapshot and compares what they leave behind, bit for bit. A difference is a
-// [*DisagreementError] without its Cell. The evidence names every
-// configuration that ran.
-func Check(ctx context.Context, s Session, reference results.ConfigurationKey, others []results.ConfigurationKey, steps int) (results.Verify, error) {
-	v := results.Verify{Steps: steps}
-	run := func(k results.ConfigurationKey) (State, error) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		x, err := s.Executor(k)
-		if err != nil {
-			return nil, fmt.Errorf("prepare %s: %w", k, err)
-		}
-		if err := s.Restore(); err != nil {
-			return nil, fmt.Errorf("check %s: %w", k, err)
-		}
-		if err := x.Rehearse(steps); err != nil {
-			return nil, fmt.Errorf("check %s: %w", k, err)
-		}
-		st, err := x.State()
-		if err != nil {
-			return nil, fmt.Errorf("check %s: %w", k, err)
-		}
-		v.Modes = append(v.Modes, k.String())
-		return st, nil
-	}
-	want, err := run(reference)
-	if err != nil {
-		return v, err
-	}
-	v.Tensors, v.Bytes = want.Tensors(), want.Bytes()
-	for _, k := range others {
-		if k == reference {
-			continue
-		}
-		got, err := run(k)
-		if err != nil {
-			return v, err
-		}
-		if d := got.Diff(want); d != nil {
-			return v, &DisagreementError{Reference: reference, Other: k,
-				Rank: d.Rank, Tensor: d.Tensor, Index: d.Index, Detail: d.Detail}
-		}
-	}
-	v.Equal = true
-	return v, s.Restore()
-}
-
-// Schedule says how often things are timed.
+// Schedule says how often things are timed in one replicate.
 type Schedule struct {
 	// Steps are those of a block, Blocks the blocks of each configuration.
 	Steps, Blocks int
-	// Warmup are untimed steps of each configuration before all blocks.
-	Warmup int
 	// Single are the steps of a block that are timed one by one, each
 	// submitted to a drained device.
 	Single int
-	Seed   uint64
+	// Warmup is a fixed number of untimed steps of each configuration before
+	// all blocks; nil is as many as it takes, up to WarmupCap.
+	Warmup    *int
+	WarmupCap int
+	// Order is the seed of the order of blocks.
+	Order uint64
 	// Images is what one step of the whole job trains on.
 	Images int
 	// Process goes into the samples.
 	Process int
+	// Clock is what is timed with; nil is [System].
+	Clock Clock
+	// Deadline is a reading of Clock after which no block begins; 0 is never.
+	// [LeastBlocks] are timed all the same.
+	Deadline time.Duration
 }
+
+// LeastBlocks are timed whatever the budget says: one order and its reverse.
+const LeastBlocks = 2
 
 // Order is the order of k configurations in each block: a permutation drawn
 // from the seed, then the same backwards, so that a drift over two blocks
@@ -95,56 +57,97 @@ func Order(k, blocks int, seed uint64) [][]int {
 	return out
 }
 
+// Measured is what [Measure] found.
+type Measured struct {
+	// Configurations are in the order of the keys.
+	Configurations []results.Configuration
+	// Blocks is how many blocks of each were timed.
+	Blocks int
+	// Warnings are what only the replicate itself can see.
+	Warnings []results.Warning
+}
+
 // Measure warms every configuration up and times its blocks. The session is
-// restored before each block. It returns one element a configuration, in the
-// order of keys. Nothing else may run on the session meanwhile; the garbage
-// collector is off inside timed windows. It ends early, between steps, if ctx
-// does.
-func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p Schedule, progress func(string)) ([]results.Configuration, error) {
-	if progress == nil {
-		progress = func(string) {}
+// restored before each block. Nothing else may run on the session meanwhile;
+// the garbage collector is off inside timed windows. It ends early, between
+// steps, if ctx does.
+func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p Schedule, events func(Event)) (*Measured, error) {
+	if events == nil {
+		events = func(Event) {}
 	}
-	m := measurement{ctx: ctx, session: s, plan: p, samples: make([]map[string][]results.Sample, len(keys))}
-	executors := make([]Executor, len(keys))
+	if p.Clock == nil {
+		p.Clock = System()
+	}
+	m := measurement{ctx: ctx, session: s, plan: p, clock: p.Clock, events: events, keys: keys,
+		samples: newSampleSet(len(keys), p.Process), executors: make([]Executor, len(keys)),
+		out: Measured{Configurations: make([]results.Configuration, len(keys))}}
 	for i, k := range keys {
 		x, err := s.Executor(k)
 		if err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", k, err)
 		}
-		executors[i], m.samples[i] = x, map[string][]results.Sample{}
+		m.executors[i] = x
+		m.out.Configurations[i] = results.Configuration{Key: k}
 	}
 	for i, k := range keys {
-		progress("warm up " + k.String())
-		if err := m.warmUp(executors[i]); err != nil {
+		m.phase("warm up " + k.String())
+		if err := m.warmUp(i); err != nil {
 			return nil, fmt.Errorf("warm up %s: %w", k, err)
 		}
 	}
-	for block, order := range Order(len(keys), p.Blocks, p.Seed) {
-		for position, i := range order {
-			progress(fmt.Sprintf("block %d of %d, %s", block+1, p.Blocks, keys[i]))
-			if err := m.block(i, executors[i], results.Sample{Process: p.Process, Block: block, Position: position}); err != nil {
-				return nil, fmt.Errorf("block %d, %s: %w", block, keys[i], err)
-			}
-		}
+	if err := m.blocks(); err != nil {
+		return nil, err
 	}
-	out := make([]results.Configuration, len(keys))
-	for i, k := range keys {
-		out[i] = results.Configuration{Key: k, Prepare: executors[i].Costs(),
-			Captures: executors[i].Captures(), Counts: executors[i].Counts()}
-		for _, d := range results.Definitions() {
-			if samples := m.samples[i][d.Name]; len(samples) > 0 {
-				out[i].Metrics = append(out[i].Metrics, results.NewMetric(d.Name, samples))
-			}
-		}
+	for i := range keys {
+		m.describe(i)
 	}
-	return out, s.Restore()
+	return &m.out, s.Restore()
 }
 
 type measurement struct {
-	ctx     context.Context
-	session Session
-	plan    Schedule
-	samples []map[string][]results.Sample
+	ctx       context.Context
+	session   Session
+	plan      Schedule
+	clock     Clock
+	events    func(Event)
+	keys      []results.ConfigurationKey
+	executors []Executor
+	samples   *sampleSet
+	out       Measured
+	outer     []outerClock
+}
+
+func (m *measurement) phase(text string) { m.events(Event{Phase: text}) }
+
+// take keeps samples and tells of them.
+func (m *measurement) take(t Taken) {
+	m.samples.add(t)
+	m.events(Event{Taken: &t})
+}
+
+// blocks times all blocks, or as many as the deadline allows: always whole
+// pairs of an order and its reverse, if the plan has whole pairs.
+func (m *measurement) blocks() error {
+	m.outer = make([]outerClock, len(m.keys))
+	pair := m.clock.Now()
+	for block, order := range Order(len(m.keys), m.plan.Blocks, m.plan.Order) {
+		if block%LeastBlocks == 0 {
+			now := m.clock.Now()
+			if m.plan.Deadline > 0 && block > 0 && now+(now-pair) > m.plan.Deadline {
+				break
+			}
+			pair = now
+		}
+		for position, i := range order {
+			m.phase(fmt.Sprintf("block %d of %d, %s", block+1, m.plan.Blocks, m.keys[i]))
+			if err := m.block(i, Taken{Configuration: i, Block: block, Position: position, Timed: true}); err != nil {
+				return fmt.Errorf("block %d, %s: %w", block, m.keys[i], err)
+			}
+		}
+		m.out.Blocks++
+	}
+	m.addUp()
+	return nil
 }
 
 // start restores the session and begins; what follows is steps alone.
@@ -158,62 +161,164 @@ func (m *measurement) start(x Executor) error {
 	return x.Begin()
 }
 
-func (m *measurement) warmUp(x Executor) error {
-	if m.plan.Warmup == 0 {
+// block times one block: the steps back to back, then single ones.
+func (m *measurement) block(i int, t Taken) error {
+	x := m.executors[i]
+	if err := m.start(x); err != nil {
+		return err
+	}
+	if err := m.timed(i, x, &t); err != nil {
+		return err
+	}
+	if err := m.overhead(i, x, &t); err != nil {
+		return err
+	}
+	m.take(t)
+	return nil
+}
+
+// timed is the part of a block with the collector off.
+func (m *measurement) timed(i int, x Executor, t *Taken) error {
+	defer quietGC()()
+	if err := m.backToBack(x, t); err != nil {
+		return err
+	}
+	for range m.plan.Single {
+		if err := m.ctx.Err(); err != nil {
+			return err
+		}
+		if err := m.single(i, x, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backToBack times the block's steps with one wait after them, by the host's
+// clock and, where the device can, by events.
+func (m *measurement) backToBack(x Executor, t *Taken) error {
+	timer, _ := x.(EventTimer)
+	begin, cpu := m.clock.Now(), m.clock.CPU()
+	if timer != nil {
+		if err := timer.MarkBegin(); err != nil {
+			return err
+		}
+	}
+	if err := x.Submit(m.plan.Steps); err != nil {
+		return err
+	}
+	if timer != nil {
+		if err := timer.MarkEnd(); err != nil {
+			return err
+		}
+	}
+	if err := x.Wait(); err != nil {
+		return err
+	}
+	step := perStep(m.clock.Now()-begin, m.plan.Steps)
+	t.add(results.StepTimeNs, 0, step)
+	t.add(results.CPUTimeNs, 0, perStep(m.clock.CPU()-cpu, m.plan.Steps))
+	t.add(results.ImagesPerS, 0, float64(m.plan.Images)/(max(step, 1)/1e9))
+	if timer == nil {
+		return nil
+	}
+	between, err := timer.EventTime()
+	if err != nil {
+		return err
+	}
+	t.add(results.StepTimeEventsNs, 0, perStep(between, m.plan.Steps))
+	return nil
+}
+
+// single times one step submitted to a drained device, and where the host's
+// time goes in it.
+func (m *measurement) single(i int, x Executor, t *Taken) error {
+	x.Clocks()
+	begin := m.clock.Now()
+	if err := x.Submit(1); err != nil {
+		return err
+	}
+	clocks := x.Clocks()
+	if err := x.Wait(); err != nil {
+		return err
+	}
+	t.add(results.LatencyNs, 0, perStep(m.clock.Now()-begin, 1))
+	launches := x.Counts().Launches.Host
+	for rank, c := range clocks {
+		t.add(results.SubmitTimeNs, rank, perStep(c.Submit, 1))
+		t.add(results.SyncWaitNs, rank, perStep(c.SyncWait, 1))
+		t.add(results.HostTimeNs, rank, perStep(c.Host, 1))
+		if launches != nil && *launches > 0 {
+			t.add(results.LaunchCostNs, rank, perStep(c.Submit, int(*launches)))
+		}
+		m.outer[i].add(c)
+	}
+	return nil
+}
+
+// overhead asks the executor for its launch overhead, or why there is none.
+func (m *measurement) overhead(i int, x Executor, t *Taken) error {
+	meter, ok := x.(OverheadMeter)
+	if !ok {
+		m.absent(i, results.LaunchOverheadNs, "the device has no events to measure it with")
 		return nil
 	}
 	if err := m.start(x); err != nil {
 		return err
 	}
-	if err := x.Submit(m.plan.Warmup); err != nil {
+	d, why, err := meter.LaunchOverhead(m.plan.Steps)
+	switch {
+	case err != nil:
 		return err
+	case why != "":
+		m.absent(i, results.LaunchOverheadNs, why)
+		return nil
 	}
-	return x.Wait()
+	t.add(results.LaunchOverheadNs, 0, perStep(d, 1))
+	return nil
 }
 
-// block times one block: the steps back to back, then single ones.
-func (m *measurement) block(i int, x Executor, at results.Sample) error {
-	if err := m.start(x); err != nil {
-		return err
+func (m *measurement) absent(i int, metric, why string) {
+	c := &m.out.Configurations[i]
+	if a := (results.Absence{Metric: metric, Why: why}); !slices.Contains(c.Absent, a) {
+		c.Absent = append(c.Absent, a)
 	}
-	defer quietGC()()
-	add := func(name string, rank int, v float64) {
-		s := at
-		s.Rank, s.Value = rank, v
-		m.samples[i][name] = append(m.samples[i][name], s)
-	}
-	begin := time.Now()
-	if err := x.Submit(m.plan.Steps); err != nil {
-		return err
-	}
-	if err := x.Wait(); err != nil {
-		return err
-	}
-	step := float64(time.Since(begin).Nanoseconds()) / float64(m.plan.Steps)
-	add(results.StepTimeNs, 0, step)
-	add(results.ImagesPerS, 0, float64(m.plan.Images)/(max(step, 1)/1e9))
+}
 
-	for range m.plan.Single {
-		if err := m.ctx.Err(); err != nil {
-			return err
-		}
-		x.Clocks()
-		begin := time.Now()
-		if err := x.Submit(1); err != nil {
-			return err
-		}
-		clocks := x.Clocks()
-		if err := x.Wait(); err != nil {
-			return err
-		}
-		add(results.LatencyNs, 0, float64(time.Since(begin).Nanoseconds()))
-		for rank, c := range clocks {
-			add(results.SubmitTimeNs, rank, float64(c.Submit.Nanoseconds()))
-			add(results.SyncWaitNs, rank, float64(c.SyncWait.Nanoseconds()))
-			add(results.HostTimeNs, rank, float64(c.Host.Nanoseconds()))
+func (t *Taken) add(metric string, rank int, v float64) {
+	t.Values = append(t.Values, Value{metric, rank, v})
+}
+
+func perStep(d time.Duration, steps int) float64 {
+	return float64(d.Nanoseconds()) / float64(steps)
+}
+
+// preparation names the metric of each phase of preparing; all phases count in
+// prepare_ns.
+var preparation = map[string]string{
+	"capture": results.CaptureNs, "capture_collectives": results.CaptureNs, "instantiate": results.InstantiateNs,
+	"upload": results.UploadNs, "first_replay": results.FirstReplayNs,
+}
+
+// describe adds what an executor knows of itself after its blocks.
+func (m *measurement) describe(i int) {
+	x, c := m.executors[i], &m.out.Configurations[i]
+	c.Prepare, c.Captures, c.Counts = x.Costs(), x.Captures(), x.Counts()
+	sums := map[string]float64{}
+	for _, p := range c.Prepare {
+		sums[results.PrepareNs] += float64(p.Ns)
+		if name, ok := preparation[p.Phase]; ok {
+			sums[name] += float64(p.Ns)
 		}
 	}
-	return nil
+	t := Taken{Configuration: i}
+	for _, d := range results.Definitions() {
+		if v, ok := sums[d.Name]; ok {
+			t.add(d.Name, 0, v)
+		}
+	}
+	m.take(t)
+	c.Metrics = m.samples.metrics(i)
 }
 
 // quietGC collects now and keeps the collector off until the returned

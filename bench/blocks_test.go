@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -62,7 +61,7 @@ func (x *fakeExecutor) Submit(n int) error {
 func (x *fakeExecutor) Wait() error                { return nil }
 func (x *fakeExecutor) Rehearse(n int) error       { return x.Submit(n) }
 func (x *fakeExecutor) State() (State, error)      { return fakeState(x.s.value), nil }
-func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3 * time.Nanosecond}, {4, 5, 6}} }
+func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3, 6}, {4, 5, 6, 15}} }
 func (x *fakeExecutor) Counts() results.Counts     { return results.Counts{Kernels: results.Count(7)} }
 func (x *fakeExecutor) Costs() []results.Phase     { return []results.Phase{{Phase: "capture", Ns: 9}} }
 func (x *fakeExecutor) Captures() results.Captures { return results.Captures{Captures: 1} }
@@ -114,7 +113,7 @@ func TestCheck(t *testing.T) {
 
 func TestMeasurePhasesInOrder(t *testing.T) {
 	s := &fakeSession{}
-	p := Schedule{Steps: 5, Blocks: 2, Warmup: 3, Single: 2, Seed: 1, Images: 8}
+	p := Schedule{Steps: 5, Blocks: 2, Warmup: new(3), Single: 2, Order: 1, Images: 8}
 	got, err := Measure(context.Background(), s, modes("eager", "graph"), p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +130,7 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 	if !reflect.DeepEqual(s.log, want) {
 		t.Errorf("order\n%v, want\n%v", s.log, want)
 	}
-	for _, c := range got {
+	for _, c := range got.Configurations {
 		for name, n := range map[string]int{results.StepTimeNs: 2, results.ImagesPerS: 2, results.LatencyNs: 4,
 			results.SubmitTimeNs: 8, results.SyncWaitNs: 8, results.HostTimeNs: 8} {
 			m := c.Metric(name)
@@ -151,7 +150,7 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 func TestMeasureStops(t *testing.T) {
 	t.Run("a failing step", func(t *testing.T) {
 		s := &fakeSession{failing: "graph"}
-		got, err := Measure(context.Background(), s, modes("eager", "graph"), Schedule{Steps: 1, Blocks: 1}, nil)
+		got, err := Measure(context.Background(), s, modes("eager", "graph"), Schedule{Steps: 1, Blocks: 1, WarmupCap: 8}, nil)
 		if got != nil || err == nil || !strings.Contains(err.Error(), "node conv1") {
 			t.Fatalf("got %v, %v", got, err)
 		}
@@ -160,7 +159,7 @@ func TestMeasureStops(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		s := &fakeSession{}
 		blocks := 0
-		_, err := Measure(ctx, s, modes("eager"), Schedule{Steps: 1, Blocks: 9}, func(string) {
+		_, err := Measure(ctx, s, modes("eager"), Schedule{Steps: 1, Blocks: 9, Warmup: new(0)}, func(Event) {
 			if blocks++; blocks == 3 {
 				cancel()
 			}

@@ -45,9 +45,34 @@ type Executor interface {
 	Captures() results.Captures
 }
 
+// EventTimer is an [Executor] that can also time what is submitted with events
+// of the device, as step_time_events_ns.
+type EventTimer interface {
+	// MarkBegin and MarkEnd record an event on every rank before and after
+	// what is submitted between them. They do not wait.
+	MarkBegin() error
+	MarkEnd() error
+	// EventTime is the time between the two on the slowest rank. It is asked
+	// after Wait.
+	EventTime() (time.Duration, error)
+}
+
+// OverheadMeter is an [Executor] that can measure launch overhead: the steps
+// free-running, less the same steps queued behind a gate until all are
+// submitted, both between events.
+type OverheadMeter interface {
+	// LaunchOverhead returns the difference per step, from a restored session
+	// that has begun. Where it cannot be had, such as when the queue cannot
+	// hold the steps or joins are on the host, why says so.
+	LaunchOverhead(steps int) (perStep time.Duration, why string, err error)
+}
+
 // Clocks is where a rank's host thread spent its time while submitting.
 type Clocks struct {
 	Submit, SyncWait, Host time.Duration
+	// Outer is the time of the whole submission on the rank's thread, by a
+	// clock of its own: the other three should add up to it. 0 is unknown.
+	Outer time.Duration
 }
 
 // State is a copy of what lives across steps, on all ranks.

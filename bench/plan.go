@@ -3,48 +3,66 @@ package bench
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
 
 // Plan is everything a run will do. Every cell runs in every configuration.
-type Plan struct {
-	Cells          []results.CellKey
-	Configurations []results.ConfigurationKey
-	// Steps are the timed steps of a block, Warmup the untimed steps of each
-	// configuration before its first block, Blocks the blocks of each.
-	Steps, Warmup, Blocks int
-	Seed                  uint64
-	Data                  data.Options
-	// PrepareAll prepares all six variants instead of the timed one alone.
-	PrepareAll bool
-	// Quick marks a run whose figures are for a first look.
-	Quick bool
-}
+// It is what a record keeps of it.
+type Plan results.Plan
 
-// CellRequest asks a worker for one cell in all its configurations.
+// WarmupCap is the number of warm-up steps after which a configuration is
+// timed even if its steps still show a trend.
+const WarmupCap = 64
+
+// CellRequest asks a worker for one cell in all its configurations: one
+// replicate. It is plain data, so that it can be handed to another process.
 type CellRequest struct {
-	Cell                  results.CellKey
-	Configurations        []results.ConfigurationKey
-	Steps, Warmup, Blocks int
-	Seed                  uint64
-	Data                  data.Options
-	PrepareAll            bool
-	Quick                 bool
-	// Progress, if set, is told in a few words what happens next. It may be
-	// called from the goroutine that called the worker only.
-	Progress func(string)
+	Cell           results.CellKey            `json:"cell"`
+	Configurations []results.ConfigurationKey `json:"configurations"`
+	// Process is the replicate's index, Order the seed of its block order.
+	Process int    `json:"process"`
+	Order   uint64 `json:"order"`
+	// Steps, Single, Blocks, Warmup and WarmupCap are the plan's.
+	Steps     int  `json:"steps"`
+	Single    int  `json:"single"`
+	Blocks    int  `json:"blocks"`
+	Warmup    *int `json:"warmup"`
+	WarmupCap int  `json:"warmup_cap"`
+	// Seed is of weights and data.
+	Seed       uint64       `json:"seed"`
+	Data       data.Options `json:"data"`
+	PrepareAll bool         `json:"prepare_all"`
+	Quick      bool         `json:"quick"`
+	// Time is what the replicate may take before blocks are left out; 0 for as
+	// long as it takes.
+	Time time.Duration `json:"time"`
+	// Events, if set, is told what happens, on the goroutine that called the
+	// worker.
+	Events func(Event) `json:"-"`
 }
 
-// Request is the plan's i-th cell as a request.
-func (p Plan) Request(i int, progress func(string)) CellRequest {
-	return CellRequest{
-		Cell: p.Cells[i], Configurations: p.Configurations,
-		Steps: p.Steps, Warmup: p.Warmup, Blocks: p.Blocks,
-		Seed: p.Seed, Data: p.Data, PrepareAll: p.PrepareAll, Quick: p.Quick,
-		Progress: progress,
+// Request is a replicate of the plan's i-th cell. Folders in the plan are
+// relative to dir.
+func (p Plan) Request(i, process int, dir string) CellRequest {
+	options := data.Parse(p.Data, p.Seed)
+	if options.Dir != "" && !filepath.IsAbs(options.Dir) {
+		options.Dir = filepath.Join(dir, options.Dir)
 	}
+	return CellRequest{
+		Cell: p.Cells[i], Configurations: p.Configurations, Process: process, Order: p.order(i, process),
+		Steps: p.Steps, Single: p.Single, Blocks: p.Blocks, Warmup: p.Warmup, WarmupCap: p.WarmupCap,
+		Seed: p.Seed, Data: options, PrepareAll: p.PrepareAll, Quick: p.Quick,
+	}
+}
+
+// order is the seed of a replicate's block order, drawn from the plan's.
+func (p Plan) order(cell, process int) uint64 {
+	return rand.New(rand.NewPCG(p.Seed, uint64(cell)<<32|uint64(process))).Uint64()
 }
 
 // DisagreementError says that two modes left different bits: nothing was
@@ -90,16 +108,31 @@ func (p Plan) Validate(l Limits) error {
 	if p.Steps < 1 {
 		return &InputError{Name: "--steps", Reason: fmt.Sprintf("must be at least 1, not %d", p.Steps)}
 	}
-	if p.Warmup < 0 {
-		return &InputError{Name: "--warmup", Reason: fmt.Sprintf("must be at least 0, not %d", p.Warmup)}
-	}
-	if p.Warmup >= p.Steps {
-		return &InputError{Name: "--warmup", Reason: fmt.Sprintf("must be below --steps: %d is not below %d", p.Warmup, p.Steps)}
+	if err := p.validateCounts(); err != nil {
+		return err
 	}
 	for _, c := range p.Cells {
 		if err := validateCell(c, l); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// validateCounts checks what only a run has: 0 processes ask for none.
+func (p Plan) validateCounts() error {
+	if p.Warmup != nil && *p.Warmup < 0 {
+		return &InputError{Name: "--warmup", Reason: fmt.Sprintf("must be at least 0, not %d", *p.Warmup)}
+	}
+	if p.Warmup != nil && *p.Warmup >= p.Steps {
+		return &InputError{
+			Name:   "--warmup",
+			Reason: fmt.Sprintf("must be below --steps: %d is not below %d", *p.Warmup, p.Steps),
+			Hint:   "without --warmup each configuration is warmed up until its steps show no trend",
+		}
+	}
+	if p.Processes < 0 || p.Blocks < 0 || p.Single < 0 || p.WarmupCap < 0 || p.BudgetNs < 0 {
+		return &InputError{Name: "the plan", Reason: "has a negative count"}
 	}
 	return nil
 }

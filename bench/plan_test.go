@@ -14,7 +14,7 @@ func goodPlan() Plan {
 	return Plan{
 		Cells:          []results.CellKey{c},
 		Configurations: []results.ConfigurationKey{results.DefaultConfigurationKey()},
-		Steps:          2, Warmup: 1, Blocks: 1,
+		Steps:          2, Warmup: new(1), Blocks: 1,
 	}
 }
 
@@ -29,8 +29,8 @@ func TestValidate(t *testing.T) {
 	}{
 		{"nothing", func(p *Plan) { p.Cells = nil }, "the plan has nothing to run"},
 		{"steps", func(p *Plan) { p.Steps = 0 }, "--steps must be at least 1, not 0"},
-		{"warm-up equal", func(p *Plan) { p.Warmup = 2 }, "--warmup must be below --steps: 2 is not below 2"},
-		{"warm-up negative", func(p *Plan) { p.Warmup = -1 }, "--warmup must be at least 0"},
+		{"warm-up equal", func(p *Plan) { p.Warmup = new(2) }, "--warmup must be below --steps: 2 is not below 2"},
+		{"warm-up negative", func(p *Plan) { p.Warmup = new(-1) }, "--warmup must be at least 0"},
 		{"batch", func(p *Plan) { p.Cells[0].Batch = 0 }, "--batch must be at least 1, not 0"},
 		{"huge batch", func(p *Plan) { p.Cells[0].Batch = 1 << 40 }, "--batch must be at most 65536"},
 		{"gpus", func(p *Plan) { p.Cells[0].GPUs = 2 }, "--gpus asks for 2, but device cpu has 1"},

@@ -127,3 +127,22 @@ func Median(values []float64) float64 {
 
 // Count makes a known count.
 func Count(n int64) *int64 { return &n }
+
+// ByProcess divides the values by process, in the order of the processes'
+// numbers; within one they stay in the order they were taken.
+func (m *Metric) ByProcess() [][]float64 {
+	var numbers []int
+	values := map[int][]float64{}
+	for _, s := range m.Samples {
+		if _, ok := values[s.Process]; !ok {
+			numbers = append(numbers, s.Process)
+		}
+		values[s.Process] = append(values[s.Process], s.Value)
+	}
+	slices.Sort(numbers)
+	out := make([][]float64, len(numbers))
+	for i, n := range numbers {
+		out[i] = values[n]
+	}
+	return out
+}

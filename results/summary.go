@@ -29,9 +29,9 @@ type Summary struct {
 }
 
 // Ratio compares two configurations of a cell in one metric: base over other,
-// so for a time, above 1 means that other is faster. Its logarithm is the
-// median over processes of one log ratio a process, which is the median over
-// that process's paired blocks.
+// so for a time, above 1 means that other is faster. Its logarithm is the mean
+// over processes of one log ratio a process, which is the median over that
+// process's paired blocks.
 type Ratio struct {
 	Metric string           `json:"metric"`
 	Base   ConfigurationKey `json:"base"`
@@ -47,7 +47,9 @@ type Ratio struct {
 
 // Split divides the speed-up of mode step or graph over eager with host joins
 // into fewer joins and fewer launches: the mean over both orders of the log
-// ratios of the four corners, with their interaction.
+// ratios of the four corners, so that Joins times Launches is Total. The
+// interaction is by how much more fewer joins gain when captured than when
+// eager.
 type Split struct {
 	Total       Ratio `json:"total"`
 	Joins       Ratio `json:"joins"`

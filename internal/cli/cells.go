@@ -106,14 +106,21 @@ func cross[T, V any](list []T, values []V, set func(*T, V)) []T {
 // configurationFlags are the flags that name ways to run a cell.
 type configurationFlags struct {
 	mode, sync, control names
+	dispatch            counts // ns
 }
 
 func newConfigurationFlags(modes ...string) *configurationFlags {
 	return &configurationFlags{
-		mode:    names{values: modes, known: []string{"eager", "graph", "step"}},
-		sync:    names{values: []string{"event"}, known: []string{"event", "host"}},
-		control: names{values: []string{"device"}, known: []string{"device", "host"}},
+		mode:     names{values: modes, known: []string{"eager", "graph", "step"}},
+		sync:     names{values: []string{"event"}, known: []string{"event", "host"}},
+		control:  names{values: []string{"device"}, known: []string{"device", "host"}},
+		dispatch: counts{values: []int{0}, min: 0},
 	}
+}
+
+// addDispatch adds the axis that only timing has a use for.
+func (f *configurationFlags) addDispatch(s *pflag.FlagSet) {
+	s.Var(&f.dispatch, "dispatch-ns", "host time burnt before each eager submission, to stand for a framework's dispatcher, in nanoseconds")
 }
 
 func (f *configurationFlags) add(s *pflag.FlagSet) {
@@ -123,7 +130,7 @@ func (f *configurationFlags) add(s *pflag.FlagSet) {
 }
 
 // configurations is the cross product; step has one configuration, whatever
-// sync and control say.
+// sync and control say, and dispatch is of eager alone.
 func (f *configurationFlags) configurations(device string) []results.ConfigurationKey {
 	base := results.DefaultConfigurationKey()
 	if device == "cpu" {
@@ -133,10 +140,14 @@ func (f *configurationFlags) configurations(device string) []results.Configurati
 	list = cross(list, f.mode.values, func(c *results.ConfigurationKey, v string) { c.Mode = v })
 	list = cross(list, f.sync.values, func(c *results.ConfigurationKey, v string) { c.Sync = v })
 	list = cross(list, f.control.values, func(c *results.ConfigurationKey, v string) { c.Control = v })
+	list = cross(list, f.dispatch.values, func(c *results.ConfigurationKey, v int) { c.DispatchNs = int64(v) })
 	var out []results.ConfigurationKey
 	for _, c := range list {
 		if c.Mode == "step" {
 			c.Sync, c.Control = "inside", "device"
+		}
+		if c.Mode != "eager" {
+			c.DispatchNs = 0 // captured work is not dispatched
 		}
 		if !slices.Contains(out, c) {
 			out = append(out, c)

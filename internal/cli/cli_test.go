@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		"trbench": func() { os.Exit(Main(OS())) },
 		"faked": func() {
 			env := OS()
-			env.Engine = fakeEngine()
+			env.Engine, env.Machine = fakeEngine(), nil
 			os.Exit(Main(env))
 		},
 	})
@@ -76,7 +76,8 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // fakeEngine has a CPU with 4 ranks and no GPU. Batch 13 finds modes that
-// disagree, batch 14 another failure; all else succeeds.
+// disagree, batch 14 another failure, batch 15 dies in its second process; all
+// else succeeds.
 func fakeEngine() Engine {
 	return Engine{
 		Devices: func() []Device {
@@ -100,24 +101,37 @@ func fakeEngine() Engine {
 	}
 }
 
-func fakeCell(ctx context.Context, r bench.CellRequest) (results.Cell, error) {
+func fakeCell(ctx context.Context, r bench.CellRequest) (*results.Cell, error) {
 	switch r.Cell.Batch {
 	case 13:
-		return results.Cell{}, fmt.Errorf("check: %w", &bench.DisagreementError{
+		return nil, fmt.Errorf("check: %w", &bench.DisagreementError{
 			Cell: r.Cell, Reference: r.Configurations[0], Other: r.Configurations[1],
 			Tensor: "params", Index: 7, Detail: "0.5 against 0.25",
 		})
 	case 14:
-		return results.Cell{}, errors.New("rank 0: launch DEEP_FWD_BWD: it broke")
+		return nil, errors.New("rank 0: launch DEEP_FWD_BWD: it broke")
+	case 15:
+		if r.Process == 1 {
+			fmt.Fprintln(os.Stderr, "the driver fell over")
+			os.Exit(3) // in a worker process: a script's
+		}
 	}
-	cell := results.Cell{
-		Key: r.Cell, Steps: r.Steps, Warmup: r.Warmup, Blocks: r.Blocks, Variants: []int{r.Cell.Variant},
+	cell := &results.Cell{
+		Key: r.Cell, Steps: r.Steps, Blocks: r.Blocks, Variants: []int{r.Cell.Variant},
 		Verify: results.Verify{Equal: true, Tensors: 10, Bytes: 1000, Steps: 4},
 	}
 	for i, k := range r.Configurations {
-		cell.Configurations = append(cell.Configurations, results.Configuration{Key: k, Metrics: []results.Metric{
-			results.NewMetric(results.StepTimeNs, []results.Sample{{Position: i, Value: 1e6}}),
-		}})
+		cell.Configurations = append(cell.Configurations, results.Configuration{Key: k})
+		t := bench.Taken{Configuration: i, Timed: true, Values: []bench.Value{{Metric: results.StepTimeNs, Value: 1e6}}}
+		var samples []results.Sample
+		for b := range r.Blocks {
+			t.Block = b
+			samples = append(samples, results.Sample{Process: r.Process, Block: b, Value: 1e6})
+			if r.Events != nil {
+				r.Events(bench.Event{Taken: &t})
+			}
+		}
+		cell.Configurations[i].Metrics = []results.Metric{results.NewMetric(results.StepTimeNs, samples)}
 	}
 	return cell, ctx.Err()
 }
@@ -145,10 +159,10 @@ func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	engine := fakeEngine()
-	engine.RunCell = func(ctx context.Context, _ bench.CellRequest) (results.Cell, error) {
+	engine.RunCell = func(ctx context.Context, _ bench.CellRequest) (*results.Cell, error) {
 		cancel()
 		<-ctx.Done()
-		return results.Cell{}, errors.New("rank 0: the stream was closed")
+		return nil, errors.New("rank 0: the stream was closed")
 	}
 	code, stdout, stderr := invoke(t, ctx, engine, dir, "run")
 	if code != exitInterrupted || stdout != "" || !strings.Contains(stderr, "trbench: interrupted; nothing was written\n") {
@@ -162,9 +176,9 @@ func TestInterruptUnnoticed(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	engine := fakeEngine()
-	engine.RunCell = func(context.Context, bench.CellRequest) (results.Cell, error) {
+	engine.RunCell = func(context.Context, bench.CellRequest) (*results.Cell, error) {
 		cancel()
-		return results.Cell{}, nil
+		return &results.Cell{}, nil
 	}
 	if code, _, _ := invoke(t, ctx, engine, dir, "run"); code != exitInterrupted {
 		t.Errorf("exit %d", code)
@@ -174,9 +188,9 @@ func TestInterruptUnnoticed(t *testing.T) {
 
 func TestNothingIsRunBeforeAllIsChecked(t *testing.T) {
 	engine := fakeEngine()
-	engine.RunCell = func(context.Context, bench.CellRequest) (results.Cell, error) {
+	engine.RunCell = func(context.Context, bench.CellRequest) (*results.Cell, error) {
 		t.Error("a cell ran")
-		return results.Cell{}, nil
+		return nil, errors.New("never")
 	}
 	for _, bad := range []string{"--out=/dev/null", "--data=/none", "--batch=1,0", "--gpus=1,5", "--warmup=10", "--resolution=32,33"} {
 		dir := t.TempDir()
@@ -191,13 +205,13 @@ func TestCellsAreTheProduct(t *testing.T) {
 	var cells []results.CellKey
 	var ways []results.ConfigurationKey
 	engine := fakeEngine()
-	engine.RunCell = func(ctx context.Context, r bench.CellRequest) (results.Cell, error) {
+	engine.RunCell = func(ctx context.Context, r bench.CellRequest) (*results.Cell, error) {
 		cells, ways = append(cells, r.Cell), r.Configurations
 		return fakeCell(ctx, r)
 	}
 	code, _, stderr := invoke(t, t.Context(), engine, t.TempDir(), "run", "--workload=resnet20-cifar,resnet50", "--batch=2,4",
 		"--gpus=1,2", "--precision=fp32,amp", "--optimizer=sgd,lars", "--variants=0,2", "--ema", "--smoothing=0.1", "--freeze-stem",
-		"--mode=eager,graph,step", "--sync=event,host", "--control=device,host", "--json")
+		"--mode=eager,graph,step", "--sync=event,host", "--control=device,host", "--processes=1", "--json")
 	if code != 0 {
 		t.Fatal(stderr)
 	}

@@ -23,16 +23,12 @@ func NewEngine() Engine {
 	}
 	return Engine{
 		Devices: func() []Device { return devices(reference) },
-		RunCell: func(ctx context.Context, req bench.CellRequest) (results.Cell, error) {
+		RunCell: func(ctx context.Context, req bench.CellRequest) (*results.Cell, error) {
 			dev, err := open(req.Cell.Device)
 			if err != nil {
-				return results.Cell{}, err
+				return nil, err
 			}
-			cell, err := worker.RunCell(ctx, dev, req)
-			if err != nil {
-				return results.Cell{}, err
-			}
-			return *cell, nil
+			return worker.RunCell(ctx, dev, req)
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell.Device)

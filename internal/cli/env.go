@@ -14,13 +14,21 @@ import (
 // Env is the outside world as a command sees it.
 type Env struct {
 	Context context.Context // done on Ctrl-C
+	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
-	Args    []string // without the program's name
-	Getenv  func(string) string
-	WorkDir string // what relative file names on the command line are relative to
-	Now     func() time.Time
-	Engine  Engine
+	// Terminal says that Stderr is watched by a person.
+	Terminal bool
+	Args     []string // without the program's name
+	Getenv   func(string) string
+	WorkDir  string // what relative file names on the command line are relative to
+	Now      func() time.Time
+	Engine   Engine
+	// Program is the file to start for worker processes, and Name what it is
+	// called as. Without a program replicates run in this process.
+	Program, Name string
+	// Machine reads the environment block; nil reads none.
+	Machine func(context.Context, Device) results.Environment
 }
 
 // Engine is what runs steps. Its fields are functions so that a test can put
@@ -29,10 +37,10 @@ type Engine struct {
 	// Devices lists the devices this build knows, usable or not, in the order
 	// --device=auto tries them.
 	Devices func() []Device
-	// RunCell runs one cell in all its configurations: verified first, then
-	// timed. Modes that disagree are a [*bench.DisagreementError]; a context
-	// that ends, an error that wraps context.Canceled.
-	RunCell func(context.Context, bench.CellRequest) (results.Cell, error)
+	// RunCell runs one replicate of a cell in all its configurations: verified
+	// first, then timed. Modes that disagree are a [*bench.DisagreementError]; a
+	// context that ends, an error that wraps context.Canceled.
+	RunCell bench.RunCell
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

@@ -76,8 +76,11 @@ func hint(err error) string {
 		input    *bench.InputError
 		usage    *usageError
 		disagree *bench.DisagreementError
+		kept     *interruptedError
 	)
 	switch {
+	case errors.As(err, &kept):
+		return "trbench run --resume=" + kept.file + " goes on from there"
 	case errors.As(err, &input):
 		return input.Hint
 	case errors.As(err, &usage):
@@ -90,6 +93,10 @@ func hint(err error) string {
 
 // message is the sentence for an error.
 func message(err error) string {
+	var kept *interruptedError
+	if errors.As(err, &kept) {
+		return kept.Error()
+	}
 	if errors.Is(err, context.Canceled) {
 		return "interrupted; nothing was written"
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,8 @@ import (
 func Main(env *Env) int {
 	root := newRootCmd(env)
 	err := root.ExecuteContext(env.Context)
-	if err != nil && env.Context.Err() != nil {
+	var kept *interruptedError
+	if err != nil && env.Context.Err() != nil && !errors.As(err, &kept) {
 		// What was torn down may report itself first; the cause is Ctrl-C.
 		err = context.Canceled
 	}
@@ -46,7 +48,7 @@ leave the same bits, and then times them.`,
 			hint: "trbench help says what each does",
 		}
 	}
-	root.AddCommand(newRunCmd(env), newInspectCmd(env), newVerifyCmd(env), newInfoCmd(env), newVersionCmd(env))
+	root.AddCommand(newRunCmd(env), newReportCmd(env), newWorkerCmd(env), newInspectCmd(env), newVerifyCmd(env), newInfoCmd(env), newVersionCmd(env))
 	root.SetArgs(env.Args)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)

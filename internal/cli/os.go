@@ -4,21 +4,41 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"syscall"
 	"time"
+
+	"golang.org/x/term"
+
+	"github.com/tech-renaissance/trbench/internal/machine"
+	"github.com/tech-renaissance/trbench/results"
 )
 
-// OS is the operating system as an Env. The first Ctrl-C ends the context;
+// OS is the operating system as an Env. The first Ctrl-C, or SIGTERM, ends the
+// context;
 // from then on the signal has its default effect again, so that a second one
 // ends a program that does not react.
 func OS() *Env {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "." // file names then resolve where the system resolves them
 	}
-	return &Env{
-		Context: ctx, Stdout: os.Stdout, Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
-		WorkDir: dir, Now: time.Now, Engine: NewEngine(),
+	self, err := os.Executable()
+	if err != nil {
+		self = os.Args[0]
 	}
+	return &Env{
+		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
+		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
+		WorkDir:  dir, Now: time.Now, Engine: NewEngine(), Program: self, Name: os.Args[0], Machine: thisMachine,
+	}
+}
+
+// thisMachine reads and calibrates the machine this runs on, in about a tenth
+// of a second.
+func thisMachine(ctx context.Context, _ Device) results.Environment {
+	e := machine.Read(ctx, machine.Local(program()))
+	e.Calibration = machine.Calibrate(machine.Monotonic())
+	return e
 }

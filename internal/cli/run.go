@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -19,56 +24,90 @@ import (
 var defaultOut = filepath.Join("results", "local") + string(filepath.Separator)
 
 type runOptions struct {
-	env    *Env
-	cells  *cellFlags
-	ways   *configurationFlags
-	data   string
-	steps  counts
-	warmup counts
-	seed   uint64
-	out    string
-	quick  bool
-	json   bool
+	env       *Env
+	cells     *cellFlags
+	ways      *configurationFlags
+	data      string
+	processes counts
+	steps     counts
+	blocks    counts
+	warmup    counts
+	budget    span
+	seed      uint64
+	out       string
+	resume    string
+	quick     bool
+	json      bool
 }
 
 func newRunCmd(env *Env) *cobra.Command {
 	o := &runOptions{
 		env: env, cells: newCellFlags(1, 2, 4), ways: newConfigurationFlags("eager", "graph"),
-		steps: counts{min: 1, max: 1}, warmup: counts{min: 0, max: 1},
+		processes: counts{min: 1, max: 1}, steps: counts{min: 1, max: 1}, blocks: counts{min: 1, max: 1}, warmup: counts{min: 0, max: 1},
 	}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "verify that all modes compute the same bits, time them, write a record",
 		Long: `run trains every cell (workload x batch x gpus x ...) in every configuration
-(mode x sync x control). Each cell is verified first: modes that leave
-different bits are not timed, and the run exits 4.
+(mode x sync x control x dispatch). Each cell is run in several processes, one
+after another, because processes differ more than the steps of one. Each
+process verifies first: modes that leave different bits are not timed, and the
+run exits 4. Then every configuration is warmed up until its steps show no
+trend, and blocks of them alternate, in an order drawn from --seed.
 
 The record goes to ` + defaultOut + ` unless --out says otherwise; with --json it
-goes to stdout, and to a file only if --out names one.`,
+goes to stdout, and to a file only if --out names one. It is stored after every
+process: --resume goes on from there after an interruption. A cell whose
+process dies is marked failed, the others go on, and the run exits 1.`,
 		Example: `  trbench run --batch=1,4 --mode=eager,graph,step
-  trbench run --workload=resnet18-cifar --precision=amp --gpus=1,2 --quick --json`,
+  trbench run --sync=event,host --processes=8 --out=good.json
+  trbench run --dispatch-ns=0,5000,20000 --budget=45s
+  trbench run --workload=resnet18-cifar --precision=amp --gpus=1,2 --quick --json
+  trbench run --resume=good.json`,
 		Args: noArgs,
 	}
-	f := cmd.Flags()
+	o.addFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := o.session(cmd)
+		if err != nil {
+			return err
+		}
+		return s.run(cmd.Context())
+	}
+	return cmd
+}
+
+func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	o.cells.addPlace(f)
 	o.cells.addKind(f)
 	f.Var(&o.cells.variants, "variants", "variants to time: 0, 1 begin resolution with full, last batch; 2, 3 final; 4, 5 validation; all: time 2, prepare all six")
 	o.ways.add(f)
+	o.ways.addDispatch(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
-	f.Var(&o.steps, "steps", "timed steps of a block (default 10, with --quick 4)")
-	f.Var(&o.warmup, "warmup", "steps before the first block, below --steps (default 2, with --quick 1)")
+	f.Var(&o.processes, "processes", "processes a cell (default 3, with --quick 1; 8 to judge a change)")
+	f.Var(&o.steps, "steps", "timed steps of a block (default 4 on the CPU, 50 on a GPU)")
+	f.Var(&o.blocks, "blocks", "blocks of each configuration in a process (default 4 on the CPU, 10 on a GPU, with --quick 2)")
+	f.Var(&o.warmup, "warmup", "steps before the first block, below --steps (default until the steps show no trend, with --quick 1)")
+	f.Var(&o.budget, "budget", "time for the whole run, such as 45s: blocks are left out to keep it, processes and verification never")
 	f.Uint64Var(&o.seed, "seed", 1, "of weights, data and the order of blocks")
-	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+")")
-	f.BoolVar(&o.quick, "quick", false, "few steps, for a first look; verification stays")
+	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
+	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's")
+	f.BoolVar(&o.quick, "quick", false, "one process and few steps, for a first look; verification stays")
 	f.BoolVar(&o.json, "json", false, "print the record alone on stdout")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		plan, device, err := o.validate()
-		if err != nil {
-			return err
-		}
-		return o.run(cmd.Context(), plan, device)
+}
+
+// session makes what is run: a new record or one to go on with.
+func (o *runOptions) session(cmd *cobra.Command) (*runSession, error) {
+	if o.resume != "" {
+		return o.resumed(cmd)
 	}
-	return cmd
+	plan, device, err := o.validate()
+	if err != nil {
+		return nil, err
+	}
+	r := o.newRecord(cmd.Context(), device)
+	s := &runSession{env: o.env, plan: plan, record: r, target: o.target(), json: o.json}
+	return s, nil
 }
 
 // validate turns the options into a plan and finds everything that would stop
@@ -82,28 +121,9 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if err != nil {
 		return bench.Plan{}, device, err
 	}
-	plan := bench.Plan{
-		Cells: cells, Configurations: o.ways.configurations(device.Name),
-		Steps: 10, Warmup: 2, Blocks: 4, Seed: o.seed,
-		Data: o.env.data(o.data, o.seed), PrepareAll: o.cells.variants.all, Quick: o.quick,
-	}
-	if o.quick {
-		plan.Steps, plan.Warmup, plan.Blocks = 4, 1, 2
-	}
-	if o.steps.values != nil {
-		plan.Steps = o.steps.first()
-		plan.Warmup = min(plan.Warmup, plan.Steps-1) // the default gives way
-	}
-	if o.warmup.values != nil {
-		plan.Warmup = o.warmup.first()
-	}
-	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
-		return plan, device, err
-	}
-	if err := checkMemory(plan.Cells, device); err != nil {
-		return plan, device, err
-	}
-	if err := data.Check(plan.Data); err != nil {
+	plan := o.amounts(device.Name)
+	plan.Cells, plan.Configurations = cells, o.ways.configurations(device.Name)
+	if err := o.env.checkPlan(plan, device); err != nil {
 		return plan, device, err
 	}
 	if target := o.target(); target != "" {
@@ -112,6 +132,48 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 		}
 	}
 	return plan, device, nil
+}
+
+// amounts are how much is run of each cell. On a CPU a step is so long that
+// few make a block.
+func (o *runOptions) amounts(device string) bench.Plan {
+	p := bench.Plan{
+		Processes: 3, Steps: 50, Blocks: 10, WarmupCap: bench.WarmupCap, Seed: o.seed, Data: o.data,
+		PrepareAll: o.cells.variants.all, Quick: o.quick, BudgetNs: time.Duration(o.budget).Nanoseconds(),
+	}
+	if device == "cpu" {
+		p.Steps, p.Blocks = 4, 4
+	}
+	if o.quick {
+		p.Processes, p.Steps, p.Blocks, p.Warmup = 1, min(p.Steps, 20), 2, new(1)
+	}
+	take := func(from counts, to *int) {
+		if from.values != nil {
+			*to = from.first()
+		}
+	}
+	take(o.processes, &p.Processes)
+	take(o.steps, &p.Steps)
+	take(o.blocks, &p.Blocks)
+	if p.Warmup != nil {
+		*p.Warmup = min(*p.Warmup, p.Steps-1) // the default gives way
+	}
+	if o.warmup.values != nil {
+		p.Warmup = new(o.warmup.first())
+	}
+	p.Single = min(max(p.Steps/2, 1), 20)
+	return p
+}
+
+// checkPlan finds what would stop a plan on this device and machine.
+func (env *Env) checkPlan(plan bench.Plan, device Device) error {
+	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
+		return err
+	}
+	if err := checkMemory(plan.Cells, device); err != nil {
+		return err
+	}
+	return data.Check(env.data(plan.Data, plan.Seed))
 }
 
 // target is where the record goes; empty for stdout only.
@@ -135,34 +197,14 @@ func outProblem(err error) error {
 }
 
 // data reads --data; a folder is relative to the working folder.
-func (e *Env) data(value string, seed uint64) data.Options {
+func (env *Env) data(value string, seed uint64) data.Options {
 	o := data.Parse(value, seed)
-	o.Dir = e.path(o.Dir)
+	o.Dir = env.path(o.Dir)
 	return o
 }
 
-func (o *runOptions) run(ctx context.Context, plan bench.Plan, device Device) error {
-	r := o.newRecord(device)
-	for i, c := range plan.Cells {
-		name := fmt.Sprintf("%s batch %d gpus %d", c.Workload, c.Batch, c.GPUs)
-		progress := func(what string) {
-			fmt.Fprintf(o.env.Stderr, "[%d/%d] %s: %s\n", i+1, len(plan.Cells), name, what)
-		}
-		progress("starts")
-		cell, err := o.env.Engine.RunCell(ctx, plan.Request(i, progress))
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("run %s: %w", name, err)
-		}
-		r.Cells = append(r.Cells, cell)
-	}
-	return o.finish(r)
-}
-
-func (o *runOptions) newRecord(device Device) *results.Record {
-	return &results.Record{
+func (o *runOptions) newRecord(ctx context.Context, device Device) *results.Record {
+	r := &results.Record{
 		Schema:    results.Schema{Name: results.SchemaName, Major: results.SchemaMajor, Minor: results.SchemaMinor},
 		Created:   o.env.Now().UTC(),
 		Arguments: o.env.Args, Seed: o.seed, Quick: o.quick,
@@ -170,27 +212,126 @@ func (o *runOptions) newRecord(device Device) *results.Record {
 		Host:    results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Device:  results.Device{Name: device.Name, Description: device.Description},
 	}
+	if o.env.Machine != nil {
+		r.Environment = o.env.Machine(ctx, device)
+		r.Warnings = machine.Doubts(r.Environment)
+	}
+	return r
 }
 
-// finish stores and shows the record, stored first: the table is made from
-// what was kept.
-func (o *runOptions) finish(r *results.Record) error {
-	var file string
-	if target := o.target(); target != "" {
-		var err error
-		if file, err = results.Write(target, r); err != nil {
-			return outProblem(err)
+// runSession is a run under way.
+type runSession struct {
+	env     *Env
+	plan    bench.Plan
+	record  *results.Record
+	target  string // file or folder; empty for stdout only
+	file    string // what was written so far
+	resumed bool
+	json    bool
+}
+
+func (s *runSession) run(ctx context.Context) error {
+	watch := newWatch(s.env, s.plan)
+	r := bench.Run{
+		Plan: s.plan, Record: s.record, Dir: s.env.WorkDir, Replicate: s.env.replicate,
+		Store: s.store, Watch: watch.tell, Load: loadAverage,
+	}
+	err := r.Do(ctx)
+	watch.end()
+	var failed *bench.FailedError
+	if err != nil && !errors.As(err, &failed) {
+		return s.stopped(ctx, err)
+	}
+	if shown := s.show(); shown != nil {
+		return shown
+	}
+	return err
+}
+
+// store keeps the record as it is now.
+func (s *runSession) store(r *results.Record) error {
+	if s.target == "" {
+		return nil
+	}
+	to := s.target
+	if s.file != "" {
+		to = s.file
+	}
+	file, err := results.Write(to, r)
+	if err != nil {
+		return outProblem(err)
+	}
+	s.file = file
+	return nil
+}
+
+// stopped says what is left of a run that ended early.
+func (s *runSession) stopped(ctx context.Context, err error) error {
+	var d *bench.DisagreementError
+	switch {
+	case ctx.Err() != nil && s.file != "":
+		return &interruptedError{file: s.env.short(s.file), finished: finished(s.record), all: len(s.plan.Cells) * s.plan.Processes}
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &d) && s.file != "" && !s.resumed:
+		// Timings of modes that disagree are timings of different things.
+		return errors.Join(err, os.Remove(s.file))
+	}
+	return err
+}
+
+func finished(r *results.Record) int {
+	n := 0
+	for _, c := range r.Cells {
+		for _, p := range c.Processes {
+			if p.Status == results.Done {
+				n++
+			}
 		}
 	}
-	if o.json {
-		return results.Encode(o.env.Stdout, r)
+	return n
+}
+
+// interruptedError says what is kept of an interrupted run.
+type interruptedError struct {
+	file          string
+	finished, all int
+}
+
+func (e *interruptedError) Error() string {
+	return fmt.Sprintf("interrupted; %d of %d processes are kept in %s", e.finished, e.all, e.file)
+}
+
+func (e *interruptedError) Unwrap() error { return context.Canceled }
+
+// show prints the record, which was stored first: the table is made from what
+// was kept.
+func (s *runSession) show() error {
+	if s.json {
+		return results.Encode(s.env.Stdout, s.record)
 	}
-	if err := report.Table(o.env.Stdout, r); err != nil {
+	if err := report.Table(s.env.Stdout, s.record); err != nil {
 		return err
 	}
-	if rel, err := filepath.Rel(o.env.WorkDir, file); err == nil && filepath.IsLocal(rel) {
-		file = rel
-	}
-	_, err := fmt.Fprintf(o.env.Stdout, "Record: %s\n", file)
+	_, err := fmt.Fprintf(s.env.Stdout, "Record: %s\n", s.env.short(s.file))
 	return err
+}
+
+// short is a file's name as seen from the working folder, if it is below it.
+func (env *Env) short(file string) string {
+	if rel, err := filepath.Rel(env.WorkDir, file); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return file
+}
+
+// loadAverage is the load of the last minute.
+func loadAverage() (float64, bool) {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0, false
+	}
+	var load float64
+	_, err = fmt.Sscan(strings.TrimSpace(string(b)), &load)
+	return load, err == nil
 }

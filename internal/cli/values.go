@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -113,6 +114,29 @@ func (f *fraction) Set(s string) error {
 		return fmt.Errorf("must be a number of at least 0 and below 1")
 	}
 	*f = fraction(v)
+	return nil
+}
+
+// span is a positive time such as 45s.
+type span time.Duration
+
+var _ pflag.Value = (*span)(nil)
+
+func (d *span) Type() string { return "TIME" }
+
+func (d *span) String() string {
+	if *d == 0 {
+		return ""
+	}
+	return time.Duration(*d).String()
+}
+
+func (d *span) Set(s string) error {
+	v, err := time.ParseDuration(s)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("must be a time above 0, such as 45s or 2m")
+	}
+	*d = span(v)
 	return nil
 }
 

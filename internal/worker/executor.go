@@ -26,6 +26,7 @@ type Executor struct {
 	// between the last two calls.
 	replays   int64
 	submitted int
+	outer     []time.Duration // of each rank in Submit, since the last call of Clocks
 	counts    walk.Counts
 	counted   int
 }
@@ -144,7 +145,12 @@ func (x *Executor) Submit(steps int) error {
 		seg.Phase = workloads.ValBatch
 	}
 	x.submitted += steps
-	return x.each(func(r walk.Runner) error {
+	if x.outer == nil {
+		x.outer = make([]time.Duration, len(x.runners))
+	}
+	return x.eachRank(func(rank int, r walk.Runner) error {
+		begin := time.Now()
+		defer func() { x.outer[rank] += time.Since(begin) }()
 		seg := seg
 		for range steps {
 			p := r.Position()
@@ -177,11 +183,15 @@ func (x *Executor) Run(segments ...workloads.Segment) error {
 	})
 }
 
-// each runs f on every rank. After a failure all ranks are drained, so that
+func (x *Executor) each(f func(walk.Runner) error) error {
+	return x.eachRank(func(_ int, r walk.Runner) error { return f(r) })
+}
+
+// eachRank runs f on every rank. After a failure all ranks are drained, so that
 // none is left waiting for one that gave up, and what they report follows the
 // first error.
-func (x *Executor) each(f func(walk.Runner) error) error {
-	err := x.s.each(func(r device.Rank) error { return f(x.runners[r.ID()]) })
+func (x *Executor) eachRank(f func(int, walk.Runner) error) error {
+	err := x.s.each(func(r device.Rank) error { return f(r.ID(), x.runners[r.ID()]) })
 	if err == nil {
 		return nil
 	}
@@ -223,6 +233,9 @@ func (x *Executor) Clocks() []bench.Clocks {
 		st := r.Stats()
 		r.ResetStats()
 		out[i] = bench.Clocks{Submit: st.Submit, SyncWait: st.SyncWait, Host: st.Host}
+		if x.outer != nil {
+			out[i].Outer, x.outer[i] = x.outer[i], 0
+		}
 		x.replays += st.Counts.Graph
 		if i == 0 && x.submitted > 0 {
 			x.counts, x.counted = st.Counts, x.submitted

@@ -26,9 +26,11 @@ const (
 // differ nothing is timed and the error is a [*bench.DisagreementError]; no
 // error leaves a cell behind.
 func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *results.Cell, err error) {
-	progress := req.Progress
-	if progress == nil {
-		progress = func(string) {}
+	clock := bench.System()
+	progress := func(what string) {
+		if req.Events != nil {
+			req.Events(bench.Event{Phase: what})
+		}
 	}
 	variant := workloads.Variant(req.Cell.Variant)
 	if req.Cell.Variant < 0 || variant >= workloads.NumVariants {
@@ -73,23 +75,18 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 		}
 		return nil, err
 	}
-	plan := bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Warmup: req.Warmup, Seed: req.Seed}
-	plan.Single = singleSteps(req)
 	images, _ := w.Shape(variant)
-	plan.Images = images * w.Spec.Ranks
-	configurations, err := bench.Measure(ctx, s.Bench(), req.Configurations, plan, progress)
+	measured, err := bench.Measure(ctx, s.Bench(), req.Configurations, schedule(req, clock, images*w.Spec.Ranks), req.Events)
 	if err != nil {
 		return nil, err
 	}
-	return s.cell(req, verify, configurations), nil
+	return s.cell(req, verify, measured), nil
 }
 
-// singleSteps is how many steps of a block are timed one by one.
-func singleSteps(req bench.CellRequest) int {
-	if req.Quick {
-		return min(req.Steps, 2)
-	}
-	return max(req.Steps/2, 1)
+// schedule is the request's, on a clock that began with it.
+func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
+	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
+		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time}
 }
 
 func allVariants() []workloads.Variant {
@@ -101,17 +98,20 @@ func allVariants() []workloads.Variant {
 }
 
 // cell describes what was run.
-func (s *Session) cell(req bench.CellRequest, verify results.Verify, configurations []results.Configuration) *results.Cell {
+func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *bench.Measured) *results.Cell {
 	size := s.Table().Size()
 	c := &results.Cell{
-		Key: req.Cell, Steps: req.Steps, Warmup: req.Warmup, Blocks: req.Blocks,
-		Verify: verify,
+		Key: req.Cell, Steps: req.Steps, Blocks: req.Blocks,
+		Verify: verify, Status: results.Done, Warnings: measured.Warnings,
 		Memory: results.Memory{ArenaBytes: s.w.ArenaBytes, PinnedBytes: s.w.PinnedBytes},
 		Atlas:  results.Atlas{Filled: size.Filled, Captured: size.Owned, Reused: size.Filled - size.Owned},
 		ExecutionTable: results.ExecutionTable{
 			Entries: size.Entries * s.group.Ranks(), Bytes: size.Bytes * int64(s.group.Ranks()),
 		},
-		Configurations: configurations,
+		Configurations: measured.Configurations,
+	}
+	if req.Warmup != nil {
+		c.Warmup = *req.Warmup
 	}
 	if complete, err := bench.Complete(req.Cell); err == nil {
 		c.Key = complete

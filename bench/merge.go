@@ -1,0 +1,111 @@
+package bench
+
+import (
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// Merge adds what a good replicate brought to its cell; the first one makes the
+// cell. The samples stay in the order of processes and, within, in the order
+// they were taken. [Reduce] then says what they mean.
+func Merge(c *results.Cell, got *results.Cell, p results.Process) {
+	p.Status = results.Done
+	processes := append(c.Processes, p)
+	if len(c.Configurations) == 0 {
+		*c = *got
+	} else {
+		for i := range got.Configurations {
+			mergeConfiguration(c, &got.Configurations[i])
+		}
+		for _, w := range got.Warnings {
+			if !slices.ContainsFunc(c.Warnings, func(have results.Warning) bool { return have.Code == w.Code }) {
+				c.Warnings = append(c.Warnings, w)
+			}
+		}
+	}
+	c.Processes, c.Status, c.Failure = processes, results.Done, ""
+	for i := range c.Configurations {
+		settlePhases(&c.Configurations[i])
+	}
+}
+
+func mergeConfiguration(c *results.Cell, from *results.Configuration) {
+	to := findConfiguration(c, func(k results.ConfigurationKey) bool { return k == from.Key })
+	if to == nil {
+		c.Configurations = append(c.Configurations, *from)
+		return
+	}
+	for _, m := range from.Metrics {
+		if have := to.Metric(m.Name); have != nil {
+			have.Samples = append(have.Samples, m.Samples...)
+		} else {
+			to.Metrics = append(to.Metrics, m)
+		}
+	}
+	to.Warmup = append(to.Warmup, from.Warmup...)
+	for _, a := range from.Absent {
+		if !slices.Contains(to.Absent, a) {
+			to.Absent = append(to.Absent, a)
+		}
+	}
+	to.Captures.Captures += from.Captures.Captures
+	to.Captures.Replays += from.Captures.Replays
+	to.Captures.Recaptures += from.Captures.Recaptures
+	if !reflect.DeepEqual(to.Counts, from.Counts) {
+		c.Warnings = append(c.Warnings, results.Warning{Code: "counts_differ", Text: to.Key.String() +
+			": the processes count different launches or kernels for the same step; the record keeps the first count"})
+	}
+	for _, p := range from.Prepare {
+		mergePhase(to, p)
+	}
+}
+
+// mergePhase adds what a phase took in one more process.
+func mergePhase(to *results.Configuration, p results.Phase) {
+	for i := range to.Prepare {
+		if have := &to.Prepare[i]; have.Phase == p.Phase {
+			have.Processes = append(have.Processes, p.Ns)
+			return
+		}
+	}
+	to.Prepare = append(to.Prepare, p)
+}
+
+// settlePhases makes each phase's figure the median over processes.
+func settlePhases(c *results.Configuration) {
+	for i := range c.Prepare {
+		p := &c.Prepare[i]
+		if len(p.Processes) == 0 {
+			p.Processes = []int64{p.Ns}
+		}
+		values := make([]float64, len(p.Processes))
+		for j, ns := range p.Processes {
+			values[j] = float64(ns)
+		}
+		p.Ns = int64(math.Round(results.Median(values)))
+	}
+}
+
+// Reduce says what a cell's samples mean: the summary of every metric, ratios,
+// headline, and the doubts. It may be called again after each replicate.
+func Reduce(c *results.Cell, p Plan) {
+	for i := range c.Configurations {
+		for j := range c.Configurations[i].Metrics {
+			reduceMetric(&c.Configurations[i].Metrics[j])
+		}
+	}
+	c.Ratios, c.Headline = ratios(c), headline(c)
+	c.Warnings = append(slices.DeleteFunc(c.Warnings, func(w results.Warning) bool { return slices.Contains(doubtCodes, w.Code) }),
+		doubts(c, p)...)
+}
+
+func reduceMetric(m *results.Metric) {
+	m.Summary = Summarize(m.ByProcess())
+	m.N = len(m.Samples)
+	if m.Summary != nil {
+		m.Value = m.Summary.Median
+	}
+}

@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"strings"
+	"time"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// Progress is how far a run is.
+type Progress struct {
+	Cell, Cells        int // the current one's index, and how many
+	Process, Processes int
+	Key                results.CellKey
+	// Phase says in a few words what happens now.
+	Phase string
+	// Estimates are the cell's step times so far, in the plan's order.
+	Estimates []Estimate
+	// Done is the share of the work that is done, from 0 to 1; Left the time
+	// the rest will take at this pace, 0 while it is not known.
+	Done float64
+	Left time.Duration
+	// CellDone says that the cell is finished.
+	CellDone bool
+}
+
+// Estimate is a configuration's step time so far: the median of all blocks.
+type Estimate struct {
+	Key    results.ConfigurationKey
+	StepNs float64
+	Blocks int
+}
+
+// A replicate's work in parts of one block of one configuration: what a
+// configuration's verification and warm-up take about.
+const prepareBlocks = 3
+
+// watcher turns the events of replicates into progress.
+type watcher struct {
+	run        *Run
+	now        Progress
+	steps      [][]float64 // of the current cell, by configuration
+	total, sum float64
+	before     float64 // of sum, replicates that are over
+	resumed    float64 // of sum, what was done when the run began
+}
+
+func newWatcher(r *Run) *watcher {
+	w := &watcher{run: r}
+	w.now.Cells, w.now.Processes = len(r.Plan.Cells), r.Plan.Processes
+	for i := range r.Plan.Cells {
+		for p := range r.Plan.Processes {
+			w.total += w.whole(i)
+			if r.finished(i, p) {
+				w.before += w.whole(i)
+			}
+		}
+	}
+	w.sum, w.resumed = w.before, w.before
+	return w
+}
+
+// whole is the work of a replicate of a cell.
+func (w *watcher) whole(i int) float64 {
+	p := w.run.Plan
+	return weight(p.Cells[i]) * float64(len(p.Configurations)*(p.Blocks+prepareBlocks))
+}
+
+// replicate begins one and returns what is to be told its events.
+func (w *watcher) replicate(i, process int) func(Event) {
+	if w.now.Cell != i || w.steps == nil {
+		w.steps = make([][]float64, len(w.run.Plan.Configurations))
+	}
+	w.now.Cell, w.now.Process, w.now.Key = i, process, w.run.Plan.Cells[i]
+	// What was counted of replicates before may be less than they were.
+	w.sum = w.before
+	w.before += w.whole(i)
+	unit := weight(w.now.Key)
+	w.tell("starts")
+	return func(e Event) {
+		switch {
+		case e.Phase != "":
+			if strings.HasPrefix(e.Phase, "warm up ") {
+				w.sum += prepareBlocks * unit
+			}
+			w.tell(e.Phase)
+		case e.Taken != nil && e.Taken.Timed:
+			w.sum += unit
+			w.note(e.Taken)
+			w.tell(w.now.Phase)
+		}
+	}
+}
+
+// note keeps a block's step time for the estimates.
+func (w *watcher) note(t *Taken) {
+	if t.Configuration < 0 || t.Configuration >= len(w.steps) {
+		return
+	}
+	for _, v := range t.Values {
+		if v.Metric == results.StepTimeNs {
+			w.steps[t.Configuration] = append(w.steps[t.Configuration], v.Value)
+		}
+	}
+}
+
+func (w *watcher) cellDone(i int) {
+	w.now.Cell, w.now.Key, w.now.CellDone = i, w.run.Plan.Cells[i], true
+	w.sum = w.before
+	w.tell("done")
+	w.now.CellDone = false
+}
+
+func (w *watcher) tell(phase string) {
+	if w.run.Watch == nil {
+		return
+	}
+	w.now.Phase, w.now.Estimates = phase, nil
+	for i, s := range w.steps {
+		if len(s) > 0 {
+			w.now.Estimates = append(w.now.Estimates, Estimate{w.run.Plan.Configurations[i], results.Median(s), len(s)})
+		}
+	}
+	w.now.Done = min(w.sum/max(w.total, 1), 1)
+	w.now.Left = w.left()
+	w.run.Watch(w.now)
+}
+
+// left is what remains at the pace of this run; a resumed run does not count
+// what was done before it.
+func (w *watcher) left() time.Duration {
+	if w.sum-w.resumed < w.total/50 {
+		return 0
+	}
+	elapsed := w.run.Clock.Now() - w.run.begin
+	return time.Duration(float64(elapsed) * (w.total - w.sum) / (w.sum - w.resumed))
+}

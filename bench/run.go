@@ -1,0 +1,233 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// Run carries out a plan, one replicate after another, into a record. What the
+// record holds already is not run again.
+type Run struct {
+	Plan Plan
+	// Record has the plan's cells so far; it is changed in place.
+	Record *results.Record
+	// Dir is what folders in the plan are relative to.
+	Dir string
+	// Replicate runs one replicate, as a rule in a process of its own.
+	Replicate func(context.Context, CellRequest) (Replicate, error)
+	// Store, if set, keeps the record. It is called after every replicate.
+	Store func(*results.Record) error
+	// Watch, if set, is told how far the run is.
+	Watch func(Progress)
+	// Load, if set, is the machine's load average now.
+	Load func() (float64, bool)
+	// Clock is what the budget is measured with; nil is [System].
+	Clock Clock
+
+	begin time.Duration
+	watch *watcher
+}
+
+// FailedError says that some cells failed; the record says why.
+type FailedError struct {
+	Failed, Cells int
+	First         string // the first failure, with its cell
+}
+
+func (e *FailedError) Error() string {
+	if e.Cells == 1 {
+		return e.First
+	}
+	return fmt.Sprintf("%d of %d cells failed; the first: %s", e.Failed, e.Cells, e.First)
+}
+
+// Do runs what is missing. A cell whose replicate fails is marked and the
+// others go on; in the end that is a [*FailedError]. Modes that disagree end
+// the run at once with a [*DisagreementError], and so does the end of ctx with
+// its error; finished replicates are then in the record, which stays
+// incomplete.
+func (r *Run) Do(ctx context.Context) error {
+	if r.Clock == nil {
+		r.Clock = System()
+	}
+	r.begin = r.Clock.Now()
+	r.Record.Plan, r.Record.Status = (*results.Plan)(&r.Plan), results.Incomplete
+	r.dropFailures()
+	r.watch = newWatcher(r)
+	for i := range r.Plan.Cells {
+		for process := range r.Plan.Processes {
+			if r.finished(i, process) {
+				continue
+			}
+			ok, err := r.replicate(ctx, i, process)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				break // more of the same would fail as well
+			}
+		}
+		r.watch.cellDone(i)
+	}
+	r.Record.Status = results.Complete
+	if err := r.store(); err != nil {
+		return err
+	}
+	return r.failures()
+}
+
+// dropFailures forgets failed replicates, so that they are tried again.
+func (r *Run) dropFailures() {
+	for i := range r.Record.Cells {
+		c := &r.Record.Cells[i]
+		c.Processes = slices.DeleteFunc(c.Processes, func(p results.Process) bool { return p.Status != results.Done })
+		if c.Status == results.Failed {
+			c.Status, c.Failure = results.Done, ""
+		}
+	}
+	r.Record.Cells = slices.DeleteFunc(r.Record.Cells, func(c results.Cell) bool { return len(c.Processes) == 0 })
+}
+
+// cell returns the record's cell for one of the plan, made if need be, in the
+// plan's order.
+func (r *Run) cell(i int) *results.Cell {
+	if c := r.lookup(i); c != nil {
+		return c
+	}
+	at := 0
+	for j := range i {
+		if r.lookup(j) != nil {
+			at++
+		}
+	}
+	r.Record.Cells = slices.Insert(r.Record.Cells, at, results.Cell{Key: r.Plan.Cells[i], Status: results.Done})
+	return &r.Record.Cells[at]
+}
+
+func (r *Run) lookup(i int) *results.Cell {
+	for j := range r.Record.Cells {
+		if c := &r.Record.Cells[j]; c.Key == r.Plan.Cells[i] {
+			return c
+		}
+	}
+	return nil
+}
+
+func (r *Run) finished(i, process int) bool {
+	c := r.lookup(i)
+	return c != nil && slices.ContainsFunc(c.Processes, func(p results.Process) bool {
+		return p.Index == process && p.Status == results.Done
+	})
+}
+
+// replicate runs one and stores the record. It reports false for one that
+// failed.
+func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	req := r.Plan.Request(i, process, r.Dir)
+	req.Time = r.share(i, process)
+	req.Events = r.watch.replicate(i, process)
+	p := results.Process{Index: process, Seed: req.Order}
+	if r.Load != nil {
+		if load, ok := r.Load(); ok {
+			p.Load1 = &load
+		}
+	}
+	begin := r.Clock.Now()
+	got, err := r.Replicate(ctx, req)
+	p.Ns, p.PID = (r.Clock.Now() - begin).Nanoseconds(), got.PID
+	var d *DisagreementError
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errors.As(err, &d):
+		return false, fmt.Errorf("run %s: %w", CellName(req.Cell), err)
+	case err != nil:
+		c := r.cell(i)
+		p.Status, p.Failure = results.Failed, err.Error()
+		c.Processes, c.Status, c.Failure = append(c.Processes, p), results.Failed, p.Failure
+		Reduce(c, r.Plan)
+		return false, r.store()
+	}
+	c := r.cell(i)
+	p.Blocks = blocksOf(got.Cell)
+	Merge(c, got.Cell, p)
+	c.Key = r.Plan.Cells[i]
+	Reduce(c, r.Plan)
+	return true, r.store()
+}
+
+// CellName is a cell in messages.
+func CellName(k results.CellKey) string {
+	return fmt.Sprintf("%s batch %d gpus %d", k.Workload, k.Batch, k.GPUs)
+}
+
+// blocksOf counts the blocks of a replicate.
+func blocksOf(c *results.Cell) int {
+	blocks := map[int]bool{}
+	for i := range c.Configurations {
+		if m := c.Configurations[i].Metric(results.StepTimeNs); m != nil {
+			for _, s := range m.Samples {
+				blocks[s.Block] = true
+			}
+		}
+	}
+	return len(blocks)
+}
+
+// share is what a replicate may take of the budget: what is left, divided in
+// proportion to the weights of the cells over the replicates that remain.
+func (r *Run) share(i, process int) time.Duration {
+	if r.Plan.BudgetNs == 0 {
+		return 0
+	}
+	left := max(time.Duration(r.Plan.BudgetNs)-(r.Clock.Now()-r.begin), 1)
+	own, all := weight(r.Plan.Cells[i]), 0.0
+	for j, c := range r.Plan.Cells {
+		for p := range r.Plan.Processes {
+			if (j > i || j == i && p >= process) && !r.finished(j, p) {
+				all += weight(c)
+			}
+		}
+	}
+	return max(time.Duration(float64(left)*own/all), 1)
+}
+
+// weight is roughly what a cell costs beside others: on a CPU the arithmetic of
+// its images, and on a GPU at the batches in question less than in proportion.
+func weight(c results.CellKey) float64 {
+	images := float64(c.Batch * c.GPUs)
+	if c.Device == "cpu" {
+		return 1 + images
+	}
+	return 32 + float64(c.Batch)
+}
+
+func (r *Run) store() error {
+	if r.Store == nil {
+		return nil
+	}
+	return r.Store(r.Record)
+}
+
+func (r *Run) failures() error {
+	e := &FailedError{Cells: len(r.Plan.Cells)}
+	for _, c := range r.Record.Cells {
+		if c.Status == results.Failed {
+			if e.Failed++; e.First == "" {
+				e.First = fmt.Sprintf("run %s: %s", CellName(c.Key), c.Failure)
+			}
+		}
+	}
+	if e.Failed == 0 {
+		return nil
+	}
+	return e
+}

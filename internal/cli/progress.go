@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/report"
+)
+
+// watch shows how far a run is, on stderr: a bar in a terminal, else a line a
+// cell.
+type watch struct {
+	out   io.Writer
+	bar   *progressbar.ProgressBar // nil unless in a terminal
+	begun time.Time                // of the current cell
+	now   func() time.Time
+	drawn time.Time
+	cell  int
+}
+
+// barSteps is how finely the bar moves; drawEvery how often, at most: drawing
+// takes processor time from what is measured.
+const (
+	barSteps  = 1000
+	drawEvery = 250 * time.Millisecond
+)
+
+func newWatch(env *Env, plan bench.Plan) *watch {
+	w := &watch{out: env.Stderr, now: env.Now, cell: -1}
+	if env.Terminal {
+		w.bar = progressbar.NewOptions(barSteps,
+			progressbar.OptionSetWriter(env.Stderr), progressbar.OptionSetPredictTime(false),
+			progressbar.OptionSetElapsedTime(false), progressbar.OptionSetWidth(20), progressbar.OptionClearOnFinish(),
+			progressbar.OptionShowDescriptionAtLineEnd())
+	}
+	fmt.Fprintf(w.out, "%s, %s, %s a cell, seed %d\n", count(len(plan.Cells), "cell"),
+		count(len(plan.Configurations), "configuration"), processes(plan.Processes), plan.Seed)
+	return w
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
+}
+
+// tell shows progress. A warning about the display is none about the run, so
+// failures to draw are ignored.
+func (w *watch) tell(p bench.Progress) {
+	now := w.now()
+	if p.Cell != w.cell {
+		w.cell, w.begun = p.Cell, now
+	}
+	if w.bar == nil {
+		if p.CellDone {
+			fmt.Fprintf(w.out, "[%d/%d] %s: %.1f s%s\n", p.Cell+1, p.Cells, bench.CellName(p.Key), now.Sub(w.begun).Seconds(), estimates(p))
+		}
+		return
+	}
+	if now.Sub(w.drawn) < drawEvery && !p.CellDone {
+		return
+	}
+	w.drawn = now
+	w.bar.Describe(line(p))
+	_ = w.bar.Set(min(int(p.Done*barSteps), barSteps-1)) // the last step ends the bar
+}
+
+// line is what stands beside the bar.
+func line(p bench.Progress) string {
+	text := fmt.Sprintf("%s, process %d of %d%s; %s", bench.CellName(p.Key), p.Process+1, p.Processes, estimates(p), p.Phase)
+	if p.Left > 0 {
+		text += fmt.Sprintf("; %s left", p.Left.Round(time.Second))
+	}
+	return text
+}
+
+// maxEstimates fit a line.
+const maxEstimates = 3
+
+// estimates are the step times so far, of the first few configurations.
+func estimates(p bench.Progress) string {
+	var parts []string
+	for _, e := range p.Estimates[:min(len(p.Estimates), maxEstimates)] {
+		name := e.Key.String()
+		if e.Key.DispatchNs > 0 {
+			name += "+" + report.Duration(float64(e.Key.DispatchNs))
+		}
+		parts = append(parts, name+" "+report.Duration(e.StepNs))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ", " + strings.Join(parts, ", ")
+}
+
+// end clears the bar.
+func (w *watch) end() {
+	if w.bar != nil {
+		_ = w.bar.Clear()
+	}
+}

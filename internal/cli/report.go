@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
+)
+
+type reportOptions struct {
+	env    *Env
+	out    string
+	format names
+}
+
+func newReportCmd(env *Env) *cobra.Command {
+	o := &reportOptions{env: env, format: names{known: report.Formats()}}
+	cmd := &cobra.Command{
+		Use:   "report RECORD...",
+		Short: "make tables and plots from records",
+		Long: `report makes tables and plots from records alone; nothing is run. Several
+records become one report, with a column for what differs between them.
+
+Without --out a table goes to stdout, or the one text format that --format
+names. With --out each format becomes a file in that folder: report.txt,
+report.md, report.csv, report.bench (Go's benchmark format, for benchstat) and
+plots as PNG and SVG.`,
+		Example: `  trbench report base.json head.json
+  trbench report base.json --format=gobench
+  trbench report base.json head.json --out=page --format=markdown,plots`,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.out, "out", "", "folder for the report (default: a table on stdout)")
+	f.Var(&o.format, "format", strings.Join(report.Formats(), ", ")+" (default all with --out, else table)")
+	cmd.RunE = func(_ *cobra.Command, args []string) error { return o.run(args) }
+	return cmd
+}
+
+func (o *reportOptions) run(files []string) error {
+	if len(files) == 0 {
+		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
+	}
+	var records []report.Named
+	for _, f := range files {
+		r, err := results.ReadFile(o.env.path(f))
+		if err != nil {
+			return err
+		}
+		records = append(records, report.Named{Name: filepath.Base(f), Record: r})
+	}
+	if o.out == "" {
+		return o.print(records)
+	}
+	formats := o.format.values
+	if formats == nil {
+		formats = report.Formats()
+	}
+	written, notes, err := report.Write(o.env.path(o.out), formats, records)
+	if err != nil {
+		return &bench.InputError{Name: "--out " + o.out, Reason: "cannot be written: " + err.Error()}
+	}
+	out := &printer{w: o.env.Stdout}
+	for _, f := range written {
+		out.linef("%s", o.env.short(f))
+	}
+	for _, n := range notes {
+		out.linef("not drawn: %s", n)
+	}
+	return out.err
+}
+
+// print writes one text format to stdout.
+func (o *reportOptions) print(records []report.Named) error {
+	format := report.FormatTable
+	if len(o.format.values) > 0 {
+		format = o.format.values[0]
+	}
+	if len(o.format.values) > 1 {
+		return &bench.InputError{Name: "--format", Reason: fmt.Sprintf("names %d formats, which need a folder", len(o.format.values)), Hint: "add --out=DIR"}
+	}
+	switch format {
+	case report.FormatTable:
+		return report.Tables(o.env.Stdout, records)
+	case report.FormatMarkdown:
+		return report.Markdown(o.env.Stdout, records)
+	case report.FormatCSV:
+		return report.CSV(o.env.Stdout, records)
+	case report.FormatGobench:
+		return report.Gobench(o.env.Stdout, records)
+	}
+	return &bench.InputError{Name: "--format=" + format, Reason: "needs a folder", Hint: "add --out=DIR"}
+}

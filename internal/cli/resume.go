@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/machine"
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// resumed is the session that goes on with the record of --resume, into the
+// same file. All but the way of printing is the record's.
+func (o *runOptions) resumed(cmd *cobra.Command) (*runSession, error) {
+	var extra []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "resume" && f.Name != "json" {
+			extra = append(extra, "--"+f.Name)
+		}
+	})
+	if len(extra) > 0 {
+		return nil, &bench.InputError{Name: "--resume", Reason: "takes the plan from the record; drop " + strings.Join(extra, ", ")}
+	}
+	file := o.env.path(o.resume)
+	r, err := results.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	refuse := func(format string, args ...any) (*runSession, error) {
+		return nil, &bench.InputError{Name: "--resume " + o.resume, Reason: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case r.Plan == nil:
+		return refuse("names a record without a plan, from a version that could not resume")
+	case r.Schema.Minor > results.SchemaMinor:
+		return refuse("was written by a newer version (schema %d.%d), whose plan may mean more than this one knows", r.Schema.Major, r.Schema.Minor)
+	case r.Status == results.Complete && !anyFailed(r):
+		return refuse("is complete: nothing is left to run")
+	}
+	device, err := o.env.chooseDevice(r.Device.Name)
+	if err != nil {
+		return nil, err
+	}
+	if why := o.env.changed(cmd, r, device); why != "" {
+		return refuse("was begun elsewhere: %s; processes of both would not be replicates of one thing", why)
+	}
+	plan := bench.Plan(*r.Plan)
+	if plan.Processes < 1 || plan.Blocks < 1 {
+		return refuse("has a plan with nothing to run")
+	}
+	if err := o.env.checkPlan(plan, device); err != nil {
+		return refuse("has a plan that cannot be run here: %v", err)
+	}
+	if err := results.CheckWritable(file); err != nil {
+		return nil, outProblem(err)
+	}
+	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json}, nil
+}
+
+func anyFailed(r *results.Record) bool {
+	return slices.ContainsFunc(r.Cells, func(c results.Cell) bool { return c.Status == results.Failed })
+}
+
+// changed says how program or machine differ from the record's; empty if they
+// do not.
+func (env *Env) changed(cmd *cobra.Command, r *results.Record, device Device) string {
+	if now := program(); now != r.Program {
+		return fmt.Sprintf("by trbench %s, and this is %s", describe(r.Program), describe(now))
+	}
+	if env.Machine == nil {
+		return ""
+	}
+	_, beds := machine.Differences(r.Environment, env.Machine(cmd.Context(), device))
+	for _, d := range beds {
+		if !d.Unknown() {
+			return fmt.Sprintf("%s was %q and is %q", d.Name, d.A, d.B)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tech-renaissance/trbench/bench"
+)
+
+// workerName is the hidden command that a replicate's process runs.
+const workerName = "worker"
+
+func newWorkerCmd(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:    workerName,
+		Short:  "run one replicate: a request on stdin, samples on stdout",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.Serve(cmd.Context(), env.Stdin, env.Stdout, env.Engine.RunCell)
+		},
+	}
+}
+
+// replicate runs a replicate in a process of its own or, where the program
+// cannot start itself, in this one.
+func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (bench.Replicate, error) {
+	if env.Program != "" {
+		return bench.Command{Path: env.Program, Args: []string{env.Name, workerName}, Dir: env.WorkDir}.Run(ctx, req)
+	}
+	cell, err := env.Engine.RunCell(ctx, req)
+	return bench.Replicate{Cell: cell, PID: os.Getpid()}, err
+}

@@ -9,6 +9,7 @@ import (
 // planner resolves one bound node. The first error sticks; what is returned
 // after it is not used.
 type planner struct {
+	Options
 	b       *workloads.Bound
 	scratch int64 // bytes laid out so far
 	sizing  bool  // only the scratch is wanted
@@ -16,12 +17,29 @@ type planner struct {
 	err     error
 }
 
+// Options say what a device can do. Results may differ in their last bits
+// between options, so one group of ranks keeps to one value, for Plan and
+// ScratchBytes alike.
+type Options struct {
+	// OneKernelNorm lets small batch norms run as one kernel whose blocks wait
+	// for each other. It asks for a device that holds OneKernelBlocks blocks of
+	// each kernel in [OneKernelNames] at once, which the driver's occupancy
+	// call tells; otherwise such a kernel would wait for ever.
+	OneKernelNorm bool
+}
+
+// Plan is [Options.Plan] with nothing asked of the device.
+func Plan(b *workloads.Bound) ([]Launch, error) { return Options{}.Plan(b) }
+
+// ScratchBytes is [Options.ScratchBytes] with nothing asked of the device.
+func ScratchBytes(b *workloads.Bound) int64 { return Options{}.ScratchBytes(b) }
+
 // Plan returns the launches of a bound operator, in order, all on the stream of
 // its sub-graph. It looks at shapes, types, attributes and regions, needs no
 // device, and allocates all that a submission will need. An error names the
 // operator and, where one is at fault, the operand.
-func Plan(b *workloads.Bound) ([]Launch, error) {
-	p := &planner{b: b}
+func (o Options) Plan(b *workloads.Bound) ([]Launch, error) {
+	p := &planner{Options: o, b: b}
 	if plan := planOf(b.Op); plan != nil {
 		plan(p)
 	} else {
@@ -44,12 +62,12 @@ func Plan(b *workloads.Bound) ([]Launch, error) {
 // ScratchBytes is the scratch memory that an operator needs, 0 for none. It
 // looks at operator, shapes and types only; Plan expects that much in
 // b.Scratch. A node that Plan would refuse needs none.
-func ScratchBytes(b *workloads.Bound) int64 {
+func (o Options) ScratchBytes(b *workloads.Bound) int64 {
 	plan := planOf(b.Op)
 	if plan == nil {
 		return 0
 	}
-	p := &planner{b: b, sizing: true}
+	p := &planner{Options: o, b: b, sizing: true}
 	plan(p)
 	if p.err != nil {
 		return 0
@@ -251,8 +269,8 @@ func (p *planner) take(bytes int64) workloads.Region {
 }
 
 // aligned says that all operands begin at multiples of n bytes. While only
-// scratch is being sized the answer is yes: offsets are not known, and the
-// widest access needs the most scratch of no operator.
+// scratch is being sized the answer is yes: offsets are not known, and no
+// operator's scratch depends on the answer.
 func (p *planner) aligned(n int64, operands ...*workloads.Operand) bool {
 	for _, o := range operands {
 		if !p.sizing && o.Region.Off%n != 0 {

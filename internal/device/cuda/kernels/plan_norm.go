@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"strings"
 
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -24,14 +25,18 @@ type columns struct {
 	tiles    int // of channels
 }
 
-// columns picks the widest access that channels and addresses allow. Vectors
+// columns picks the widest access that the channels allow. Vectors
 // are operands of C floats each.
 func (p *planner) columns(suffix string, images []*workloads.Operand, vectors []*workloads.Operand) columns {
 	x := images[0]
 	c := x.Shape[len(x.Shape)-1]
 	k := columns{c: c, rows: x.Shape.Elems() / c, v: 1, suffix: suffix + "x1"}
 	wide := int(16 / x.DType.Bytes())
-	if c%wide == 0 && p.aligned(16, images...) && p.aligned(16, vectors...) {
+	if c%wide == 0 {
+		// Scratch depends on the width, and is sized before offsets are known.
+		if !p.aligned(16, images...) || !p.aligned(16, vectors...) {
+			p.reject("operands are not aligned to 16 bytes")
+		}
 		k.v = wide
 		k.suffix = suffix + map[int]string{4: "x4", 8: "x8"}[wide]
 	}
@@ -48,6 +53,34 @@ func (p *planner) columns(suffix string, images []*workloads.Operand, vectors []
 // parts is the number of blocks that share a channel tile's rows.
 func (k columns) parts(threads, atOnce int) int {
 	return min(max(1, atOnce/k.tiles), ceilDiv(ceilDiv(k.rows, threads>>k.txLog), perThread))
+}
+
+// OneKernelBlocks is the largest grid of the kernels that wait inside.
+const OneKernelBlocks = 132
+
+// oneRows is the rows that a thread of such a kernel keeps in registers.
+const oneRows = 8
+
+// OneKernelNames lists the kernels whose blocks wait for each other, and the
+// threads of their blocks.
+func OneKernelNames() (names []string, threads int) {
+	for _, k := range table {
+		if strings.HasPrefix(k.Name, "bn_one_") || strings.HasPrefix(k.Name, "bn_bwd_one_") {
+			names = append(names, k.Name)
+		}
+	}
+	return names, statsThreads
+}
+
+// one is the grid of a norm in one kernel and the rows each thread keeps; ok is
+// false if the tensor is too large or the device does not offer it.
+func (p *planner) one(k columns) (parts, each int, ok bool) {
+	if !p.OneKernelNorm || k.v == 1 || k.tiles > min(OneKernelBlocks, CounterWords/2) {
+		return 0, 0, false
+	}
+	steps := ceilDiv(k.rows, statsThreads>>k.txLog)
+	each = ceilDiv(steps, min(OneKernelBlocks/k.tiles, ceilDiv(steps, perThread)))
+	return ceilDiv(steps, each), each, each <= oneRows
 }
 
 func (k columns) grid(parts int) [3]int { return [3]int{k.tiles, parts, 1} }
@@ -87,6 +120,18 @@ func (p *planner) batchNorm() {
 		return
 	}
 	k := p.columns(suffix, images, vectors)
+	if parts, each, ok := p.one(k); ok {
+		name, params := "bn_one_", []Param{read(x.Region)}
+		if a.Add {
+			name += "add_"
+			params = append(params, read(p.in(3).Region))
+		}
+		params = append(params, read(gamma.Region), read(beta.Region), write(y.Region), write(mean.Region), write(invstd.Region), write(statMean.Region),
+			write(statVar.Region), write(p.take(int64(parts)*int64(k.c)*8)), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), i32(each),
+			f32(a.Eps), truth(a.Unbiased), floor(a.ReLU))
+		p.add(grid(name+k.suffix, statsThreads, k.grid(parts), params...))
+		return
+	}
 	parts := k.parts(statsThreads, statsBlocks)
 	partial := p.take(int64(parts) * int64(k.c) * 8)
 	p.add(grid("bn_stats_"+k.suffix, statsThreads, k.grid(parts), read(x.Region), write(mean.Region), write(invstd.Region), write(statMean.Region),
@@ -171,6 +216,21 @@ func (p *planner) batchNormBwd() {
 		return
 	}
 	k := p.columns(suffix, images, vectors)
+	if parts, each, ok := p.one(k); ok {
+		name, params := "bn_bwd_one_", []Param{read(x.Region), read(dy.Region)}
+		if a.ReLU {
+			name += "relu_"
+			params = append(params, read(p.in(5).Region))
+		}
+		params = append(params, read(gamma.Region), read(mean.Region), read(invstd.Region), write(dx.Region), write(dgamma.Region), write(dbeta.Region))
+		if a.Add {
+			name += "add_"
+			params = append(params, write(p.outs(3).Region))
+		}
+		params = append(params, write(p.take(int64(parts)*int64(k.c)*8)), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), i32(each))
+		p.add(grid(name+k.suffix, statsThreads, k.grid(parts), params...))
+		return
+	}
 	parts := k.parts(statsThreads, statsBlocks)
 	partial, coef := p.take(int64(parts)*int64(k.c)*8), p.take(int64(k.c)*12)
 

@@ -118,6 +118,9 @@ func (p *planner) avgPool() {
 		return
 	}
 	v, suffix := p.vector(x, []*workloads.Operand{x, y})
+	if v == 8 && n*c/v < 256*132 {
+		v, suffix = 4, "f16x4"
+	}
 	// Small blocks spread the few threads over the chip.
 	const threads = 64
 	p.add(grid("avg_pool_"+suffix, threads, [3]int{ceilDiv(n*c/v, threads), 1, 1}, read(x.Region), write(y.Region), i32(n), i32(pixels), i32(c)))

@@ -89,9 +89,18 @@ func TestModels(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							launches := planAll(t, w, seen)
+							launches := planAll(t, w, Options{}, seen)
 							if name == "fused" && batch == 256 {
 								t.Logf("%d launches of own kernels in a training step", launches)
+							}
+							o := Options{OneKernelNorm: true}
+							if w, err = workloads.New(spec, workloads.Target{Lowering: lowering, ScratchBytes: o.ScratchBytes}); err != nil {
+								t.Fatal(err)
+							}
+							if fewer := planAll(t, w, o, seen); fewer > launches {
+								t.Errorf("%d launches with norms in one kernel, %d without", fewer, launches)
+							} else if name == "fused" && batch == 16 {
+								t.Logf("%d launches, %d with small norms in one kernel", launches, fewer)
 							}
 						})
 					}
@@ -107,7 +116,7 @@ func TestModels(t *testing.T) {
 }
 
 // planAll plans a workload and returns the launches of a full training step.
-func planAll(t *testing.T, w *workloads.Workload, seen map[workloads.Op]bool) (step int) {
+func planAll(t *testing.T, w *workloads.Workload, o Options, seen map[workloads.Op]bool) (step int) {
 	t.Helper()
 	for v := range workloads.NumVariants {
 		for g := range workloads.NumSubGraphs {
@@ -119,7 +128,7 @@ func planAll(t *testing.T, w *workloads.Workload, seen map[workloads.Op]bool) (s
 					continue
 				}
 				seen[b.Op] = true
-				launches, err := Plan(b)
+				launches, err := o.Plan(b)
 				if err != nil {
 					t.Error(err)
 					continue
@@ -175,6 +184,7 @@ func TestRefused(t *testing.T) {
 		{"not in place", bound(workloads.OpUnscale, workloads.Attr{}, []workloads.Operand{vec(0), operand(f32, 256, 10)}, []workloads.Operand{vec(512)}), "same memory"},
 		{"pinned", bound(workloads.OpReLU, workloads.Attr{}, []workloads.Operand{{Name: "p", DType: f32, Shape: workloads.Shape{2}, Region: workloads.Region{Space: workloads.Pinned, Bytes: 8}}}, []workloads.Operand{operand(f32, 0, 2)}), "pinned"},
 		{"window", bound(workloads.OpMaxPool, workloads.Attr{R: 2, Stride: 1, Pad: 2}, []workloads.Operand{operand(f32, 0, 1, 4, 4, 8)}, []workloads.Operand{operand(f32, 1024, 1, 4, 4, 8), operand(workloads.U8, 2048, 1, 4, 4, 8)}), "window 2"},
+		{"skewed norm", norm(1, operand(f32, 4100, 2, 2, 2, 8)), "aligned to 16"},
 		{"odd offset", bound(workloads.OpReLU, workloads.Attr{}, []workloads.Operand{operand(f32, 2, 8)}, []workloads.Operand{vec(256)}), "not aligned"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -5,7 +5,7 @@ package kernels
 // What the PTX was made from and how.
 const (
 	// SourceHash is the SHA-256 of the normalised sources.
-	SourceHash      = "1f5715408f907c2eb4d16035b35c96641c8d7fd2e7fee4277e09700ca4297a68"
+	SourceHash      = "4b06cdf5869cbe890a5503c6fe32dcbfdc8a0d097a394bbfa1799a51062b4ed2"
 	CompilerVersion = "11.8.89"
 	CompilerCommand = "nvcc -ptx -arch=compute_80|compute_90 -std=c++17 -fmad=false (conv.cu: -fmad=true)"
 )
@@ -26,7 +26,6 @@ var table = []Kernel{
 	{"affine_f32x1", "norm", "u64 u64 u64 u64 u32 u32 u32 f32"},
 	{"affine_f32x4", "norm", "u64 u64 u64 u64 u32 u32 u32 f32"},
 	{"avg_pool_bwd_f16x1", "pool", "u64 u64 u32 u32 u32"},
-	{"avg_pool_bwd_f16x4", "pool", "u64 u64 u32 u32 u32"},
 	{"avg_pool_bwd_f16x8", "pool", "u64 u64 u32 u32 u32"},
 	{"avg_pool_bwd_f32x1", "pool", "u64 u64 u32 u32 u32"},
 	{"avg_pool_bwd_f32x4", "pool", "u64 u64 u32 u32 u32"},
@@ -51,6 +50,14 @@ var table = []Kernel{
 	{"bn_bwd_apply_mask_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_bwd_apply_mask_f32x1", "norm", "u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_bwd_apply_mask_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u32 u32 u32"},
+	{"bn_bwd_one_add_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_add_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_relu_add_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_relu_add_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_relu_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
+	{"bn_bwd_one_relu_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32"},
 	{"bn_bwd_sums_add_f16x1", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_bwd_sums_add_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_bwd_sums_add_f32x1", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32"},
@@ -68,6 +75,10 @@ var table = []Kernel{
 	{"bn_bwd_sums_relu_f32x1", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_bwd_sums_relu_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32"},
 	{"bn_infer", "norm", "u64 u64 u64 f32 b2692"},
+	{"bn_one_add_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32 f32 u32 f32"},
+	{"bn_one_add_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32 f32 u32 f32"},
+	{"bn_one_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32 f32 u32 f32"},
+	{"bn_one_f32x4", "norm", "u64 u64 u64 u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 u32 f32 u32 f32"},
 	{"bn_stats_f16x1", "norm", "u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 f32 u32"},
 	{"bn_stats_f16x8", "norm", "u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 f32 u32"},
 	{"bn_stats_f32x1", "norm", "u64 u64 u64 u64 u64 u64 u64 u32 u32 u32 f32 u32"},
@@ -112,12 +123,10 @@ var table = []Kernel{
 	{"loss_f16", "loss", "u64 u64 u64 u64 u64 u64 u64 u32 u32 f32"},
 	{"loss_f32", "loss", "u64 u64 u64 u64 u64 u64 u64 u32 u32 f32"},
 	{"max_pool_bwd_f16x1", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
-	{"max_pool_bwd_f16x4", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_bwd_f16x8", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_bwd_f32x1", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_bwd_f32x4", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_f16x1", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
-	{"max_pool_f16x4", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_f16x8", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_f32x1", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
 	{"max_pool_f32x4", "pool", "u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32"},

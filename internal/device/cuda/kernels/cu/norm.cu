@@ -9,6 +9,8 @@
 // where the operator returns it anyway, otherwise as one bit an element in
 // scratch. Bytes for F16: 6 + 6.25 an element, or 8 + 6 with dz.
 //
+// Small tensors take one kernel each way instead; see below.
+//
 // Second passes walk from the end to the front: what the first pass read last
 // is still in the second-level cache.
 //
@@ -391,6 +393,251 @@ __device__ __forceinline__ void bnBwdApply(const T *x, const T *g, const u8 *mas
     }
     dependency_trigger();
 }
+
+// Small tensors: a batch norm in one launch. Each thread keeps its rows (at most
+// ONE_ROWS of them) in registers while all blocks of a channel tile meet at a
+// barrier, so x is read once: 2 + 2 bytes an element forward for F16, 6 + 2
+// backward. The barrier needs all blocks on the chip at once; the planner
+// launches no more than the device said it holds. Whatever else runs ends by
+// itself and makes room, so the wait ends too.
+#define ONE_ROWS 8
+
+// meet waits until all n blocks of a tile are here, with all they wrote visible.
+// The last to leave puts the two counters back to 0.
+__device__ __forceinline__ void meet(u32 *counters, u32 n) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicAdd(&counters[0], 1u);
+        u32 here;
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counters) : "memory");
+        } while (here < n);
+        if (atomicAdd(&counters[1], 1u) == n - 1) {
+            counters[0] = 0;
+            counters[1] = 0;
+        }
+    }
+    __syncthreads();
+}
+
+// Rows of one thread: u*rows of a block apart, from the block's part of them on.
+template <int V>
+struct Held {
+    Column<V> at;
+    int r0, step, n;  // first row, distance, count
+    size_t e, stride; // the same in elements
+    __device__ Held(int rows, int c, int txLog, int each) : at(txLog, c) {
+        step = at.rows;
+        r0 = blockIdx.y * at.rows * each + at.ty;
+        n = at.inside && r0 < rows ? min(each, (rows - 1 - r0) / step + 1) : 0;
+        e = (size_t)r0 * c + at.c0;
+        stride = (size_t)step * c;
+    }
+};
+
+// Grid (channel tiles, parts); each is the rows a thread keeps at most.
+template <typename T, int V, bool ADD>
+__device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma, const float *beta, T *y, float *mean, float *invstd,
+                                      float *statMean, float *statVar, float *partial, u32 *counters, int rows, int c, int txLog, int each,
+                                      float eps, int unbiased, float floor) {
+    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float coef[3][32 * V];
+    dependency_wait();
+    const Held<V> h(rows, c, txLog, each);
+    Raw<T, V> rx[ONE_ROWS], rz[ONE_ROWS];
+    float s[V], q[V], shift[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s[j] = q[j] = shift[j] = 0.f;
+#pragma unroll
+    for (int u = 0; u < ONE_ROWS; u++) {
+        if (u < h.n) rx[u] = load<T, V>(x + h.e + u * h.stride);
+    }
+    if (h.at.inside) {
+        read<T, V>(x + h.at.c0, shift);
+#pragma unroll
+        for (int j = 0; j < V; j++) shift[j] = finiteOr0(shift[j]);
+    }
+#pragma unroll
+    for (int u = 0; u < ONE_ROWS; u++) {
+        if (u >= h.n) continue;
+        float f[V];
+        unpack(rx[u], f);
+        addSquares<V>(s, q, f, shift);
+    }
+    blockSums<V>(s, q, txLog, c, partial, buffer);
+    if (ADD) {
+#pragma unroll
+        for (int u = 0; u < ONE_ROWS; u++) {
+            if (u < h.n) rz[u] = load<T, V>(z + h.e + u * h.stride);
+        }
+    }
+    meet(&counters[2 * blockIdx.x], gridDim.y);
+    dependency_trigger();
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    double sum, square;
+    totals(partial, gridDim.y, tile, first, c, sum, square, reinterpret_cast<double *>(buffer));
+    const int channel = first + threadIdx.x;
+    if (threadIdx.x < tile && channel < c) {
+        const Moments m = moments(sum, square, finiteOr0(scalar(x + channel)), rows, eps, unbiased);
+        coef[0][threadIdx.x] = m.mean;
+        coef[1][threadIdx.x] = __fmul_rn(gamma[channel], m.invstd);
+        coef[2][threadIdx.x] = beta[channel];
+        if (blockIdx.y == 0) {
+            mean[channel] = m.mean;
+            invstd[channel] = m.invstd;
+            statMean[channel] = m.mean;
+            statVar[channel] = m.variance;
+        }
+    }
+    __syncthreads();
+    float m[V], f[V], o[V];
+    readFloats<V>(coef[0] + h.at.tx * V, m);
+    readFloats<V>(coef[1] + h.at.tx * V, f);
+    readFloats<V>(coef[2] + h.at.tx * V, o);
+#pragma unroll
+    for (int u = 0; u < ONE_ROWS; u++) {
+        if (u >= h.n) continue;
+        float a[V];
+        unpack(rx[u], a);
+#pragma unroll
+        for (int j = 0; j < V; j++) a[j] = normalised(a[j], m[j], f[j], o[j]);
+        if (ADD) {
+            float b[V];
+            unpack(rz[u], b);
+#pragma unroll
+            for (int j = 0; j < V; j++) a[j] = __fadd_rn(a[j], b[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) a[j] = a[j] <= floor ? floor : a[j];
+        write<T, V>(y + h.e + u * h.stride, a);
+    }
+}
+
+template <typename T, int V, bool RELU, bool DZ>
+__device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,
+                                         T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c,
+                                         int txLog, int each) {
+    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float coef[3][32 * V];
+    dependency_wait();
+    const Held<V> h(rows, c, txLog, each);
+    Raw<T, V> rx[ONE_ROWS], rg[ONE_ROWS];
+    float s[V], p[V], m[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) s[j] = p[j] = m[j] = 0.f;
+    if (h.at.inside) readFloats<V>(mean + h.at.c0, m);
+#pragma unroll
+    for (int half = 0; half < ONE_ROWS; half += ONE_ROWS / 2) {
+        Raw<T, V> ry[ONE_ROWS / 2];
+#pragma unroll
+        for (int k = 0; k < ONE_ROWS / 2; k++) {
+            const int u = half + k;
+            if (u >= h.n) continue;
+            rx[u] = load<T, V>(x + h.e + u * h.stride);
+            rg[u] = load<T, V>(dy + h.e + u * h.stride);
+            if (RELU) ry[k] = load<T, V>(y + h.e + u * h.stride);
+        }
+#pragma unroll
+        for (int k = 0; k < ONE_ROWS / 2; k++) {
+            const int u = half + k;
+            if (u >= h.n) continue;
+            float f[V], g[V];
+            unpack(rx[u], f);
+            unpack(rg[u], g);
+            if (RELU) {
+                float on[V];
+                unpack(ry[k], on);
+#pragma unroll
+                for (int j = 0; j < V; j++) g[j] = on[j] > 0.f ? g[j] : 0.f;
+                pack(rg[u], g);
+            }
+            if (DZ) store<T, V>(dz + h.e + u * h.stride, rg[u]);
+            addGradients<V>(s, p, g, f, m);
+        }
+    }
+    blockSums<V>(s, p, txLog, c, partial, buffer);
+    meet(&counters[2 * blockIdx.x], gridDim.y);
+    dependency_trigger();
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    double sum, product;
+    totals(partial, gridDim.y, tile, first, c, sum, product, reinterpret_cast<double *>(buffer));
+    const int channel = first + threadIdx.x;
+    if (threadIdx.x < tile && channel < c) {
+        const double i = invstd[channel], n = rows;
+        product *= i;
+        const double f = (double)gamma[channel] * i;
+        coef[0][threadIdx.x] = (float)f;
+        coef[1][threadIdx.x] = (float)(-f * i * product / n);
+        coef[2][threadIdx.x] = (float)(-f * sum / n);
+        if (blockIdx.y == 0) {
+            dgamma[channel] = (float)product;
+            dbeta[channel] = (float)sum;
+        }
+    }
+    __syncthreads();
+    float k0[V], k1[V], k2[V];
+    readFloats<V>(coef[0] + h.at.tx * V, k0);
+    readFloats<V>(coef[1] + h.at.tx * V, k1);
+    readFloats<V>(coef[2] + h.at.tx * V, k2);
+#pragma unroll
+    for (int u = 0; u < ONE_ROWS; u++) {
+        if (u >= h.n) continue;
+        float a[V], b[V];
+        unpack(rx[u], a);
+        unpack(rg[u], b);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            a[j] = __fadd_rn(__fadd_rn(__fmul_rn(k0[j], b[j]), __fmul_rn(k1[j], __fsub_rn(a[j], m[j]))), k2[j]);
+        }
+        write<T, V>(dx + h.e + u * h.stride, a);
+    }
+}
+
+#define NORM_ONE(S, T, V)                                                                                                          \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_one_##S(const T *x, const float *gamma, const float *beta, T *y, float *mean, float *invstd, float *statMean,           \
+                   float *statVar, float *partial, u32 *counters, int rows, int c, int txLog, int each, float eps, int unbiased,   \
+                   float floor) {                                                                                                 \
+        bnOne<T, V, false>(x, nullptr, gamma, beta, y, mean, invstd, statMean, statVar, partial, counters, rows, c, txLog, each,   \
+                           eps, unbiased, floor);                                                                                 \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_one_add_##S(const T *x, const T *z, const float *gamma, const float *beta, T *y, float *mean, float *invstd,            \
+                       float *statMean, float *statVar, float *partial, u32 *counters, int rows, int c, int txLog, int each,       \
+                       float eps, int unbiased, float floor) {                                                                    \
+        bnOne<T, V, true>(x, z, gamma, beta, y, mean, invstd, statMean, statVar, partial, counters, rows, c, txLog, each, eps,     \
+                          unbiased, floor);                                                                                       \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, T *dx, float *dgamma,  \
+                       float *dbeta, float *partial, u32 *counters, int rows, int c, int txLog, int each) {                       \
+        bnBwdOne<T, V, false, false>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c,  \
+                                     txLog, each);                                                                                \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_relu_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,       \
+                            T *dx, float *dgamma, float *dbeta, float *partial, u32 *counters, int rows, int c, int txLog,         \
+                            int each) {                                                                                           \
+        bnBwdOne<T, V, true, false>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c, txLog,  \
+                                    each);                                                                                        \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_add_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, T *dx,             \
+                           float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c, int txLog,          \
+                           int each) {                                                                                            \
+        bnBwdOne<T, V, false, true>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,        \
+                                    txLog, each);                                                                                 \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_relu_add_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,   \
+                                T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c,         \
+                                int txLog, int each) {                                                                            \
+        bnBwdOne<T, V, true, true>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c, txLog, each); \
+    }
+
+NORM_ONE(f32x4, float, 4)
+NORM_ONE(f16x8, __half, 8)
 
 #define NORM(S, T, V)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \

@@ -195,5 +195,9 @@ __device__ __forceinline__ void avgPoolBwd(const T *dy, T *dx, int images, int p
 POOL(f32x4, float, 4)
 POOL(f32x1, float, 1)
 POOL(f16x8, __half, 8)
-POOL(f16x4, __half, 4)
 POOL(f16x1, __half, 1)
+
+// Narrower vectors, hence more threads, for few images.
+extern "C" __global__ void __launch_bounds__(POOL_THREADS) avg_pool_f16x4(const __half *x, __half *y, int images, int pixels, int c) {
+    avgPool<__half, 4>(x, y, images, pixels, c);
+}

@@ -20,7 +20,7 @@ import (
 func train(t *testing.T, d devicetest.Kind, g *golden.Golden, spec workloads.Spec, l workloads.Lowering, k results.ConfigurationKey, check func(step int, get func(kind, name string) []float32)) {
 	t.Helper()
 	dev := d.New(t, l)
-	w, err := workloads.New(spec, dev.Target())
+	w, err := device.NewWorkload(dev, spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func longSpecs() []workloads.Spec {
 
 func session(t *testing.T, dev device.Device, spec workloads.Spec, variants ...workloads.Variant) *worker.Session {
 	t.Helper()
-	w, err := workloads.New(spec, dev.Target())
+	w, err := device.NewWorkload(dev, spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (v *verifier) entry(e entry) error {
 	if err != nil {
 		return err
 	}
-	w, err := workloads.NewEdited(bench.Spec(cell), v.dev.Target(), v.faults.Edit)
+	w, err := device.NewWorkload(v.dev, bench.Spec(cell), v.faults.Edit)
 	if err != nil {
 		return fmt.Errorf("%s: build workload: %w", e.name, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
+	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
@@ -30,7 +32,7 @@ func GPU() bool { return os.Getenv("TRBENCH_GPU") != "" }
 // is left out: its tests have run elsewhere.
 func All() []Kind {
 	if GPU() {
-		return []Kind{{"cuda-builtin", Builtin}}
+		return []Kind{{"cuda-builtin", Builtin}, {"cuda-cudnn", CuDNN}}
 	}
 	return []Kind{{"cpu", CPU}}
 }
@@ -44,6 +46,21 @@ func CPU(_ testing.TB, l workloads.Lowering) device.Device {
 func Builtin(t testing.TB, l workloads.Lowering) device.Device {
 	t.Helper()
 	return open(t, cuda.Options{Lowering: &l})
+}
+
+// CuDNN makes a GPU with cuDNN's and cuBLAS's plans, chosen by their
+// heuristics.
+func CuDNN(t testing.TB, l workloads.Lowering) device.Device {
+	t.Helper()
+	d, err := cudnn.Open(cudnn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := cublas.Open(cublas.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, cuda.Options{Lowering: &l, CuDNN: d, CuBLAS: b, Heuristic: true})
 }
 
 func open(t testing.TB, o cuda.Options) device.Device {

@@ -58,13 +58,13 @@ func register(m *fake.Machine) {
 // device memory.
 type host struct {
 	*driver.API
-	t         *testing.T
-	m         *fake.Machine // nil on a GPU
-	ctx       driver.Context
-	mod       driver.Module
-	add, mad  driver.Function
-	mem       *driver.Memory
-	word      driver.DevicePtr
+	t        *testing.T
+	m        *fake.Machine // nil on a GPU
+	ctx      driver.Context
+	mod      driver.Module
+	add, mad driver.Function
+	mem      *driver.Memory
+	word     driver.DevicePtr
 }
 
 // onGPU says that the tests run on the machine's GPU instead of the fake

@@ -225,15 +225,15 @@ func TestMisaligned(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	m := fake.H200(1)
-	m.GPUs[0].Memory = 600 << 20
+	m.GPUs[0].Memory = 512<<20 + 96<<10
 	r := newRig(t, m)
-	p, err := r.MemAlloc(64 << 20)
+	p, err := r.MemAlloc(64 << 10)
 	r.ok(err)
-	if _, err := r.MemAlloc(64 << 20); !errors.Is(err, driver.OutOfMemory) {
+	if _, err := r.MemAlloc(64 << 10); !errors.Is(err, driver.OutOfMemory) {
 		t.Errorf("%v", err)
 	}
 	r.ok(r.MemFree(p))
-	p, err = r.MemAlloc(64 << 20)
+	p, err = r.MemAlloc(64 << 10)
 	r.ok(err)
 }
 

@@ -25,7 +25,7 @@ func headline(c *results.Cell) results.Headline {
 	}
 	logs := logRatios(results.StepTimeNs, base, best)
 	if len(logs) < 2 {
-		return withheld(fmt.Sprintf("of %d process no interval can be given; use --processes=3 or more", len(logs)))
+		return withheld("one process gives no interval; use --processes=3 or more")
 	}
 	h := results.Headline{Ratio: RatioOf(results.StepTimeNs, base.Key, best.Key, logs)}
 	h.Split, h.SplitWithheld = split(c, base, best)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -38,6 +39,9 @@ type CellRequest struct {
 	Data       data.Options `json:"data"`
 	PrepareAll bool         `json:"prepare_all"`
 	Quick      bool         `json:"quick"`
+	// Plans are library plans that the cell's first replicate chose; the others
+	// run the same ones.
+	Plans []json.RawMessage `json:"plans,omitempty"`
 	// Time is what the replicate may take before blocks are left out; 0 for as
 	// long as it takes.
 	Time time.Duration `json:"time"`

@@ -134,6 +134,9 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	req := r.Plan.Request(i, process, r.Dir)
 	req.Time = r.share(i, process)
 	req.Events = r.watch.replicate(i, process)
+	if c := r.lookup(i); c != nil {
+		req.Plans = c.Plans
+	}
 	p := results.Process{Index: process, Seed: req.Order}
 	if r.Load != nil {
 		if load, ok := r.Load(); ok {

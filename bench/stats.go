@@ -15,8 +15,8 @@ import (
 const Level = 0.95
 
 // BootstrapFrom is the number of processes from which a bootstrap over them
-// stands beside the t interval. Below, it is far too narrow: simulated, 95 %
-// of it cover 76 % with 3 processes and 92 % with 8.
+// stands beside the t interval. Below, it is far too narrow: simulated, one
+// for 95 % covers 76 % with 3 processes.
 const BootstrapFrom = 8
 
 // Summarize describes a metric by its samples, process by process. The
@@ -88,46 +88,23 @@ func TInterval(values []float64, level float64) *results.Interval {
 // from one seed to another.
 const resamples = 2000
 
-// Bootstrap is the bias-corrected and accelerated interval of the mean (Efron
-// 1987), drawn from a seed; nil for fewer than [BootstrapFrom] values. Its true
-// coverage is below its level; what is stored as coverage is the level.
+// Bootstrap is the percentile interval of the mean over resampled values,
+// drawn from a seed; nil for fewer than [BootstrapFrom] values. It covers less
+// than its level: simulated, 89 % with 8 values, and the bias-corrected and
+// accelerated form the same. So no coverage is claimed.
 func Bootstrap(values []float64, level float64, seed uint64) *results.Interval {
 	n := len(values)
 	if n < BootstrapFrom {
 		return nil
 	}
-	mean := stat.Mean(values, nil)
 	rng := rand.New(rand.NewPCG(seed, 0x626f6f74))
 	means := make([]float64, resamples)
-	below := 0.0
 	for i := range means {
 		for range n {
-			means[i] += values[rng.IntN(n)] / float64(n)
+			means[i] += values[rng.IntN(n)]
 		}
-		if means[i] < mean {
-			below++
-		}
+		means[i] /= float64(n)
 	}
 	slices.Sort(means)
-	bias := distuv.UnitNormal.Quantile(min(max(below, 1), resamples-1) / resamples)
-	a := acceleration(values, mean)
-	end := func(p float64) float64 {
-		z := bias + distuv.UnitNormal.Quantile(p)
-		return quantile(means, distuv.UnitNormal.CDF(bias+z/(1-a*z)))
-	}
-	return &results.Interval{Low: end(0.5 - level/2), High: end(0.5 + level/2), Level: level, Coverage: level, Method: "bootstrap"}
-}
-
-// acceleration is the skewness of the mean by the jackknife.
-func acceleration(values []float64, mean float64) float64 {
-	var squares, cubes float64
-	for _, v := range values {
-		d := v - mean
-		squares += d * d
-		cubes += d * d * d
-	}
-	if squares == 0 {
-		return 0
-	}
-	return cubes / (6 * math.Pow(squares, 1.5))
+	return &results.Interval{Low: quantile(means, 0.5-level/2), High: quantile(means, 0.5+level/2), Level: level, Method: "bootstrap"}
 }

@@ -105,7 +105,7 @@ func (c Cell) MarshalJSON() ([]byte, error) {
 	type plain Cell
 	c.Variants, c.Warnings = notNil(c.Variants), notNil(c.Warnings)
 	c.Configurations, c.Verify.Modes = notNil(c.Configurations), notNil(c.Verify.Modes)
-	c.Processes, c.Ratios = notNil(c.Processes), notNil(c.Ratios)
+	c.Processes, c.Ratios, c.Plans = notNil(c.Processes), notNil(c.Ratios), notNil(c.Plans)
 	return encodeWith(plain(c), c.Extra)
 }
 

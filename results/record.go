@@ -1,6 +1,9 @@
 package results
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // The schema this package writes.
 const (
@@ -144,6 +147,9 @@ type Cell struct {
 	Processes []Process `json:"processes"`
 	Headline  Headline  `json:"headline"`
 	Ratios    []Ratio   `json:"ratios"`
+	// Plans are the library plans that ran, in the device's own form; a plan
+	// that differs is an exact difference between two records.
+	Plans []json.RawMessage `json:"plans"`
 
 	Extra Extra `json:"-"`
 }

@@ -6,7 +6,7 @@ type Interval struct {
 	High float64 `json:"high"`
 	// Level is the coverage asked for, Coverage what the method reaches at
 	// this number of replicates: an order-statistic interval has 0.75 at 3
-	// processes, whatever was asked.
+	// processes, whatever was asked. 0 is unknown.
 	Level    float64 `json:"level"`
 	Coverage float64 `json:"coverage"`
 	Method   string  `json:"method"` // order, t, bootstrap

@@ -1,0 +1,423 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// base is the true step time of eager; graph takes four fifths of it.
+const base = 100 * time.Millisecond
+
+func truth(k results.ConfigurationKey) float64 {
+	if k.Mode == "eager" {
+		return 1
+	}
+	return 0.8
+}
+
+// steady is a world with a little noise in every block, where extra changes
+// what it wants to.
+func steady(extra func(moment) float64) *synthetic {
+	return &synthetic{clock: &fakeClock{}, step: func(m moment) time.Duration {
+		kind := uint64(len(m.key.String()))
+		f := noise(0.001, kind, uint64(m.process), uint64(m.block+5), uint64(m.step))
+		if extra != nil {
+			f *= extra(m)
+		}
+		return time.Duration(float64(base) * truth(m.key) * f)
+	}}
+}
+
+func runPlan(t *testing.T, w *synthetic, p Plan) *results.Record {
+	t.Helper()
+	r := &results.Record{}
+	run := Run{Plan: p, Record: r, Replicate: w.replicate, Clock: w.clock}
+	if err := run.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func codes(c results.Cell) []string {
+	var out []string
+	for _, w := range c.Warnings {
+		out = append(out, w.Code)
+	}
+	return out
+}
+
+// Worlds with a known truth: the figures come out right, the interval has the
+// ratio in it, and the doubt is named.
+func TestKnownTruth(t *testing.T) {
+	pair := []results.ConfigurationKey{configurationKey("eager", "event"), configurationKey("graph", "event")}
+	for _, c := range []struct {
+		name      string
+		processes int
+		blocks    int
+		extra     func(moment) float64
+		codes     []string
+		off       float64 // how far medians may be from the truth
+	}{
+		{"steady", 3, 8, nil, nil, 0.002},
+		{"drift", 3, 8, func(m moment) float64 { return 1 + 0.01*float64(max(m.block, 0)) }, []string{"drift"}, 0.06},
+		{"slow first block", 3, 8, func(m moment) float64 {
+			if m.block == 0 {
+				return 1.09
+			}
+			return 1
+		}, []string{"slow_first_block"}, 0.002},
+		{"bimodal blocks", 3, 12, func(m moment) float64 { return 1 + 0.08*float64(m.block>>1&1) }, []string{"bimodal"}, 0.06},
+		{"bimodal processes", 8, 4, func(m moment) float64 { return 1 + 0.04*float64(m.process&1) }, []string{"bimodal"}, 0.03},
+		{"an outlier", 3, 8, func(m moment) float64 {
+			if m.block == 3 && m.process == 1 {
+				return 3
+			}
+			return 1
+		}, []string{"outliers"}, 0.002},
+		{"processes differ", 3, 4, func(m moment) float64 { return 1 + 0.05*float64(m.process) }, []string{"processes_differ"}, 0.06},
+		{"two processes", 2, 4, nil, []string{"few_processes"}, 0.002},
+		{"two blocks", 3, 2, nil, []string{"few_blocks"}, 0.002},
+		{"endless warm-up", 3, 4, func(m moment) float64 {
+			if m.block < 0 {
+				return 1 + 0.01*float64(m.step)
+			}
+			return 1
+		}, []string{"warmup_cap"}, 0.002},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cell := runPlan(t, steady(c.extra), syntheticPlan(c.processes, c.blocks, pair...)).Cells[0]
+			if got := codes(cell); !slices.Equal(got, c.codes) {
+				t.Errorf("doubts %v, want %v: %+v", got, c.codes, cell.Warnings)
+			}
+			for _, x := range cell.Configurations {
+				want := float64(base) * truth(x.Key)
+				for _, name := range []string{results.StepTimeNs, results.LatencyNs} {
+					if m := x.Metric(name); !near(m.Value/want, 1, c.off) {
+						t.Errorf("%s: %s is %v, want %v", x.Key, name, m.Value, want)
+					}
+				}
+				if m := x.Metric(results.SubmitTimeNs); !near(m.Value/(want*0.075), 1, c.off) {
+					t.Errorf("%s: submit time %v", x.Key, m.Value)
+				}
+				if m := x.Metric(results.LaunchCostNs); !near(m.Value/(want*0.0075), 1, c.off) {
+					t.Errorf("%s: launch cost %v", x.Key, m.Value)
+				}
+				if m := x.Metric(results.CPUTimeNs); !near(m.Value/(want*0.2), 1, c.off) {
+					t.Errorf("%s: CPU time %v", x.Key, m.Value)
+				}
+				if m := x.Metric(results.PrepareNs); m.Value != 30 || x.Metric(results.CaptureNs).Value != 22 || len(x.Prepare[1].Processes) != c.processes {
+					t.Errorf("%s: prepare %+v %+v", x.Key, m, x.Prepare)
+				}
+			}
+			r := cell.Headline.Ratio
+			if r == nil || !near(r.Value, 1.25, 0.003) || !(r.Interval.Low < 1.2512 && r.Interval.High > 1.2488) {
+				t.Fatalf("headline %+v", cell.Headline)
+			}
+			if (r.Bootstrap != nil) != (c.processes >= BootstrapFrom) || len(r.Logs) != c.processes {
+				t.Errorf("ratio %+v", r)
+			}
+		})
+	}
+}
+
+// A step time that settles is waited for, and no longer.
+func TestWarmUpFollowsTheSteps(t *testing.T) {
+	pair := []results.ConfigurationKey{configurationKey("eager", "event"), configurationKey("graph", "event")}
+	for _, c := range []struct {
+		name        string
+		scale       float64 // of the decay, in steps
+		least, most int
+	}{{"at once", 0.01, 8, 12}, {"slowly", 5, 16, 40}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := steady(func(m moment) float64 { return 1 + 0.5*math.Exp(-float64(m.step)/c.scale) })
+			for _, x := range runPlan(t, w, syntheticPlan(3, 4, pair...)).Cells[0].Configurations {
+				for _, u := range x.Warmup {
+					if u.Steps < c.least || u.Steps > c.most || u.Capped {
+						t.Errorf("%s: %+v", x.Key, u)
+					}
+				}
+				if len(x.Warmup) != 3 || x.Warmup[2].Process != 2 {
+					t.Errorf("%s: %+v", x.Key, x.Warmup)
+				}
+			}
+		})
+	}
+	t.Run("fixed", func(t *testing.T) {
+		p := syntheticPlan(3, 8, pair...)
+		p.Warmup = new(2)
+		w := steady(func(m moment) float64 {
+			if m.block == 0 {
+				return 1.09
+			}
+			return 1
+		})
+		cell := runPlan(t, w, p).Cells[0]
+		if x := cell.Configurations[0].Warmup[0]; x.Steps != 2 || x.Capped {
+			t.Errorf("%+v", x)
+		}
+		// The advice fits the flags.
+		if len(cell.Warnings) != 1 || !strings.Contains(cell.Warnings[0].Text, "--warmup=2 was too short") {
+			t.Errorf("%+v", cell.Warnings)
+		}
+	})
+}
+
+func TestEventsAndOverhead(t *testing.T) {
+	p := syntheticPlan(3, 4, configurationKey("eager", "event"), configurationKey("graph", "event"))
+	w := steady(nil)
+	w.events = func(d time.Duration) time.Duration { return d * 95 / 100 }
+	w.overhead = 7 * time.Microsecond
+	cell := runPlan(t, w, p).Cells[0]
+	if got := codes(cell); !slices.Equal(got, []string{"clocks_disagree"}) {
+		t.Errorf("doubts %v", cell.Warnings)
+	}
+	x := cell.Configurations[0]
+	if m := x.Metric(results.StepTimeEventsNs); m == nil || m.Clock != results.EventClock || m.N != 12 {
+		t.Errorf("%+v", m)
+	}
+	if m := x.Metric(results.LaunchOverheadNs); m == nil || m.Value != 7000 || len(x.Absent) != 0 {
+		t.Errorf("%+v, absent %+v", m, x.Absent)
+	}
+	w = steady(nil)
+	w.events, w.why = func(d time.Duration) time.Duration { return d }, "joins are on the host"
+	x = runPlan(t, w, p).Cells[0].Configurations[0]
+	if x.Metric(results.LaunchOverheadNs) != nil || len(x.Absent) != 1 || x.Absent[0].Why != w.why {
+		t.Errorf("absent %+v", x.Absent)
+	}
+}
+
+func TestClocksThatDoNotAddUp(t *testing.T) {
+	p := syntheticPlan(3, 4, configurationKey("eager", "event"))
+	for _, c := range []struct {
+		outer time.Duration
+		want  bool
+	}{{0, false}, {base / 10 / 100, false}, {base / 10 / 20, true}} {
+		w := steady(nil)
+		w.outer = c.outer
+		got := codes(runPlan(t, w, p).Cells[0])
+		if (len(got) == 1 && got[0] == "clocks_do_not_add_up") != c.want || len(got) > 1 {
+			t.Errorf("outer %v more: doubts %v", c.outer, got)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	corners := map[string]float64{"eager/host": 2, "eager/event": 1.6, "graph/host": 1.2, "graph/event": 1.1, "step/inside": 1}
+	world := func() *synthetic {
+		return &synthetic{clock: &fakeClock{}, step: func(m moment) time.Duration {
+			return time.Duration(float64(base) * corners[m.key.Mode+"/"+m.key.Sync])
+		}}
+	}
+	all := []results.ConfigurationKey{configurationKey("eager", "event"), configurationKey("eager", "host"), configurationKey("graph", "event"), configurationKey("graph", "host")}
+	for _, c := range []struct {
+		keys                 []results.ConfigurationKey
+		best                 string
+		total, joins, launch float64
+	}{
+		{all, "graph/event/device", 2 / 1.1, math.Sqrt(2 / 1.6 * 1.2 / 1.1), math.Sqrt(2 / 1.2 * 1.6 / 1.1)},
+		{append(slices.Clone(all), configurationKey("step", "inside")), "step/inside/device", 2, math.Sqrt(2 / 1.6 * 1.2), math.Sqrt(2 / 1.2 * 1.6)},
+	} {
+		h := runPlan(t, world(), syntheticPlan(3, 4, c.keys...)).Cells[0].Headline
+		if h.Ratio == nil || h.Ratio.Other.String() != c.best || h.Split == nil {
+			t.Fatalf("%s: %+v", c.best, h)
+		}
+		s := h.Split
+		if !near(s.Total.Value, c.total, 1e-6) || !near(s.Joins.Value, c.joins, 1e-6) || !near(s.Launches.Value, c.launch, 1e-6) {
+			t.Errorf("%s: total %v, joins %v, launches %v", c.best, s.Total.Value, s.Joins.Value, s.Launches.Value)
+		}
+		if !near(s.Joins.Value*s.Launches.Value, s.Total.Value, 1e-9) {
+			t.Error("the parts are not the whole")
+		}
+	}
+	h := runPlan(t, world(), syntheticPlan(3, 4, all[:3]...)).Cells[0].Headline
+	if h.Ratio == nil || h.Split != nil || !strings.Contains(h.SplitWithheld, "graph/host/device was not run") {
+		t.Errorf("a corner is missing: %+v", h)
+	}
+}
+
+func TestHeadlineIsWithheld(t *testing.T) {
+	eager, graph := configurationKey("eager", "event"), configurationKey("graph", "event")
+	for _, c := range []struct {
+		name   string
+		change func(*Plan)
+		want   string
+	}{
+		{"CPU", func(p *Plan) { p.Cells[0].Device = "cpu" }, "a CPU record shows the method"},
+		{"no captured mode", func(p *Plan) { p.Configurations = p.Configurations[:1] }, "no captured mode"},
+		{"no eager", func(p *Plan) { p.Configurations = p.Configurations[1:] }, "eager/event/device was not run"},
+		{"one process", func(p *Plan) { p.Processes = 1 }, "one process"},
+	} {
+		p := syntheticPlan(3, 4, eager, graph)
+		c.change(&p)
+		h := runPlan(t, steady(nil), p).Cells[0].Headline
+		if h.Ratio != nil || !strings.Contains(h.Withheld, c.want) {
+			t.Errorf("%s: %+v", c.name, h)
+		}
+	}
+}
+
+func TestDispatchIsComparedWithCaptured(t *testing.T) {
+	slow := configurationKey("eager", "event")
+	slow.DispatchNs = 5000
+	cell := runPlan(t, steady(nil), syntheticPlan(3, 4, configurationKey("eager", "event"), slow, configurationKey("graph", "event"))).Cells[0]
+	found := false
+	for _, r := range cell.Ratios {
+		found = found || r.Base == slow && r.Other.Mode == "graph" && r.Metric == results.StepTimeNs
+	}
+	if !found || cell.Headline.Ratio.Base.DispatchNs != 0 {
+		t.Errorf("ratios %+v", cell.Ratios)
+	}
+}
+
+// A budget leaves out blocks, never replicates, and says so.
+func TestBudget(t *testing.T) {
+	p := syntheticPlan(3, 20, configurationKey("eager", "event"), configurationKey("graph", "event"))
+	whole := runPlan(t, steady(nil), p)
+	all := int64(0)
+	for _, q := range whole.Cells[0].Processes {
+		all += q.Ns
+	}
+	for _, share := range []float64{0.5, 0.01} {
+		p.BudgetNs = int64(share * float64(all))
+		cell := runPlan(t, steady(nil), p).Cells[0]
+		took := int64(0)
+		for _, q := range cell.Processes {
+			took += q.Ns
+			if q.Blocks < LeastBlocks || q.Blocks >= 20 || q.Blocks%2 != 0 {
+				t.Errorf("budget %v: %d blocks", share, q.Blocks)
+			}
+		}
+		if len(cell.Processes) != 3 || !slices.Contains(codes(cell), "budget") {
+			t.Errorf("budget %v: %d processes, doubts %v", share, len(cell.Processes), codes(cell))
+		}
+		if share > 0.1 && float64(took) > 1.02*float64(p.BudgetNs) {
+			t.Errorf("budget %v was overrun: %v of %v", share, took, p.BudgetNs)
+		}
+	}
+}
+
+// What is finished is neither lost nor repeated, wherever a run is interrupted.
+func TestResume(t *testing.T) {
+	p := syntheticPlan(3, 2, configurationKey("eager", "event"), configurationKey("graph", "event"))
+	second := p.Cells[0]
+	second.Batch = 8
+	p.Cells = append(p.Cells, second)
+	want := runPlan(t, steady(nil), p)
+	for stop := range 6 {
+		r := &results.Record{}
+		w := steady(nil)
+		ran := map[string]int{}
+		ctx, cancel := context.WithCancel(t.Context())
+		run := Run{Plan: p, Record: r, Clock: w.clock, Replicate: func(ctx context.Context, req CellRequest) (Replicate, error) {
+			if len(ran) == stop {
+				cancel()
+				return Replicate{}, errors.New("killed")
+			}
+			ran[fmt.Sprint(req.Cell.Batch, req.Process)]++
+			return w.replicate(ctx, req)
+		}}
+		if err := run.Do(ctx); !errors.Is(err, context.Canceled) || r.Status != results.Incomplete {
+			t.Fatalf("stopped before %d: %v, %s", stop, err, r.Status)
+		}
+		again := Run{Plan: Plan(*r.Plan), Record: r, Clock: w.clock, Replicate: func(ctx context.Context, req CellRequest) (Replicate, error) {
+			ran[fmt.Sprint(req.Cell.Batch, req.Process)]++
+			return w.replicate(ctx, req)
+		}}
+		if err := again.Do(t.Context()); err != nil || r.Status != results.Complete {
+			t.Fatal(err)
+		}
+		for k, n := range ran {
+			if n != 1 {
+				t.Errorf("stopped before %d: replicate %s ran %d times", stop, k, n)
+			}
+		}
+		if len(ran) != 6 {
+			t.Errorf("stopped before %d: %d replicates ran", stop, len(ran))
+		}
+		for i := range want.Cells {
+			a, b := want.Cells[i].Configurations[0].Metric(results.StepTimeNs), r.Cells[i].Configurations[0].Metric(results.StepTimeNs)
+			if !slices.Equal(a.Samples, b.Samples) || a.Summary.Median != b.Summary.Median {
+				t.Errorf("stopped before %d: the samples differ from an uninterrupted run's", stop)
+			}
+		}
+	}
+}
+
+func TestFailedReplicate(t *testing.T) {
+	p := syntheticPlan(3, 2, configurationKey("eager", "event"), configurationKey("graph", "event"))
+	second := p.Cells[0]
+	second.Batch = 8
+	p.Cells = append(p.Cells, second)
+	w := steady(nil)
+	r := &results.Record{}
+	broken := true
+	stored := 0
+	run := Run{Plan: p, Record: r, Clock: w.clock, Store: func(*results.Record) error { stored++; return nil },
+		Replicate: func(ctx context.Context, req CellRequest) (Replicate, error) {
+			if broken && req.Cell.Batch == 4 && req.Process == 1 {
+				return Replicate{PID: 9}, &DeathError{State: "signal: killed", Stderr: "out of memory"}
+			}
+			return w.replicate(ctx, req)
+		}}
+	var failed *FailedError
+	if err := run.Do(t.Context()); !errors.As(err, &failed) || failed.Failed != 1 || failed.Cells != 2 {
+		t.Fatal(err)
+	}
+	c := r.Cells[0]
+	if c.Status != results.Failed || !strings.HasSuffix(c.Failure, "out of memory") || len(c.Processes) != 2 || c.Processes[1].PID != 9 {
+		t.Errorf("%s %q %+v", c.Status, c.Failure, c.Processes)
+	}
+	if c.Configurations[0].Metric(results.StepTimeNs).N != 2 || c.Headline.Withheld != "the cell failed" {
+		t.Errorf("the finished process is lost: %+v", c.Headline)
+	}
+	if r.Cells[1].Status != results.Done || len(r.Cells[1].Processes) != 3 || stored != 6 {
+		t.Errorf("the other cell: %+v, stored %d times", r.Cells[1].Processes, stored)
+	}
+	broken = false
+	if err := run.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c := r.Cells[0]; c.Status != results.Done || c.Failure != "" || len(c.Processes) != 3 || c.Headline.Ratio == nil {
+		t.Errorf("after another try: %+v", c.Processes)
+	}
+}
+
+func TestDisagreementEndsTheRun(t *testing.T) {
+	p := syntheticPlan(3, 2, configurationKey("eager", "event"))
+	run := Run{Plan: p, Record: &results.Record{}, Replicate: func(context.Context, CellRequest) (Replicate, error) {
+		return Replicate{}, &DisagreementError{Tensor: "params"}
+	}}
+	var d *DisagreementError
+	if err := run.Do(t.Context()); !errors.As(err, &d) || len(run.Record.Cells) != 0 {
+		t.Errorf("%v, %+v", err, run.Record.Cells)
+	}
+}
+
+func TestProgressEnds(t *testing.T) {
+	p := syntheticPlan(3, 4, configurationKey("eager", "event"), configurationKey("graph", "event"))
+	w := steady(nil)
+	last, done := 0.0, 0
+	run := Run{Plan: p, Record: &results.Record{}, Replicate: w.replicate, Clock: w.clock, Watch: func(q Progress) {
+		if q.Done < last {
+			t.Errorf("progress went back from %v to %v at %s", last, q.Done, q.Phase)
+		}
+		last = q.Done
+		if q.CellDone {
+			done++
+			if len(q.Estimates) != 2 || !near(q.Estimates[0].StepNs/float64(base), 1, 0.01) {
+				t.Errorf("estimates %+v", q.Estimates)
+			}
+		}
+	}}
+	if err := run.Do(t.Context()); err != nil || last != 1 || done != 1 {
+		t.Errorf("%v; ended at %v, %d cells", err, last, done)
+	}
+}

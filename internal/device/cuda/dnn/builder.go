@@ -104,7 +104,7 @@ func (b *Builder) Candidates(n *workloads.Bound) ([]Candidate, error) {
 }
 
 func (b *Builder) candidates(nd *node) ([]Candidate, error) {
-	why := []error{fmt.Errorf("%s (%s): %w", nd.what, nd.geom, ErrUnsupported)}
+	why := fmt.Errorf("%s (%s): %w", nd.what, nd.geom, ErrUnsupported)
 	sources := []func(*node) ([]Candidate, error){b.engines}
 	if nd.mul != nil {
 		sources = []func(*node) ([]Candidate, error){b.products, b.engines}
@@ -115,13 +115,16 @@ func (b *Builder) candidates(nd *node) ([]Candidate, error) {
 		case len(out) > 0 && err == nil:
 			return out, nil
 		case errors.Is(err, ErrUnsupported):
-			why = append(why, err)
+			why = also(why, err)
 		default:
 			return nil, fmt.Errorf("%s (%s): %w", nd.what, nd.geom, err)
 		}
 	}
-	return nil, errors.Join(why...)
+	return nil, why
 }
+
+// also adds a further reason to an error, in one line.
+func also(err, more error) error { return fmt.Errorf("%w; %w", err, more) }
 
 // products asks cuBLASLt. The error wraps ErrUnsupported if it has nothing.
 func (b *Builder) products(n *node) ([]Candidate, error) {
@@ -177,7 +180,7 @@ func (b *Builder) engines(n *node) (out []Candidate, err error) {
 	}
 	seen := map[string]bool{}
 	left := map[string]int{}
-	var why []error
+	var why error
 	for _, h := range heuristics {
 		base := len(g.live)
 		found, err := b.ask(g, h.mode)
@@ -185,7 +188,7 @@ func (b *Builder) engines(n *node) (out []Candidate, err error) {
 			return nil, err
 		}
 		if err != nil {
-			why = append(why, fmt.Errorf("%s: %w", h.name, err))
+			why = fmt.Errorf("%s: %w", h.name, err)
 		}
 		for i, c := range found {
 			if s := c.Choice.String(); seen[s] {
@@ -212,8 +215,11 @@ func (b *Builder) engines(n *node) (out []Candidate, err error) {
 			reasons = append(reasons, fmt.Sprintf("%s %d", r, k))
 		}
 		sort.Strings(reasons)
-		why = append(why, fmt.Errorf("cuDNN: %d engine configurations, left out: %s: %w", len(seen), strings.Join(reasons, ", "), ErrUnsupported))
-		return nil, errors.Join(why...)
+		err := fmt.Errorf("%d engine configurations of cuDNN, left out: %s: %w", len(seen), strings.Join(reasons, ", "), ErrUnsupported)
+		if why != nil {
+			err = also(err, why)
+		}
+		return nil, err
 	}
 	return out, nil
 }

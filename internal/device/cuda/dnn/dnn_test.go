@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -191,10 +192,82 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("%q lacks %q", err, want)
 		}
 	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("more than a line: %q", err)
+	}
 	b.Close()
 	if l := f.leaks(); l != "" {
 		t.Error(l)
 	}
+}
+
+func TestFusedGolden(t *testing.T) {
+	g := Geometry{N: 16, H: 56, W: 56, C: 64, K: 64, R: 3, S: 3, Stride: 1, Pad: 1, OH: 56, OW: 56, DType: workloads.F16}
+	for _, c := range []struct {
+		pattern  Pattern
+		operands int
+		uids     []int64
+	}{
+		{ConvStats, 7, []int64{1, 2, 4, 7, 8, 9, 10}},
+		{BwdFilterNorm, 5, []int64{1, 2, 4, 7, 8}},
+		{BwdDataNorm, 13, []int64{1, 2, 3, 4, 5, 6, 7, 13, 14, 15, 16, 17, 18}},
+	} {
+		t.Run(string(c.pattern), func(t *testing.T) {
+			f := (&fake{configs: map[int32][]fakeConfig{3: menu()[3][:1]}}).use(t)
+			b := f.builder(t)
+			s, err := b.NewStream(0x77)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pattern := Fused{Pattern: c.pattern, Geometry: g}
+			f.calls = nil
+			cands, err := b.FusedCandidates(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, string(c.pattern), squeeze(f.calls))
+			p, err := b.BuildFused(pattern, cands[0].Choice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ptrs []uintptr
+			for i := range c.operands {
+				ptrs = append(ptrs, uintptr(i+1)<<16)
+			}
+			e, err := p.Bind(ptrs, 0x1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Submit(s); err != nil {
+				t.Fatal(err)
+			}
+			r := f.executed[0]
+			slices.Sort(r.ptrs)
+			for i, a := range r.ptrs {
+				if a != uint64(i+1)<<16 {
+					t.Errorf("addresses %#x", r.ptrs)
+				}
+			}
+			if !slices.Equal(r.uids, c.uids) {
+				t.Errorf("unique ids %v, want %v", r.uids, c.uids)
+			}
+			if err := errors.Join(e.Close(), p.Close(), s.Close(), b.Close()); err != nil {
+				t.Error(err)
+			}
+			if l := f.leaks(); l != "" {
+				t.Error(l)
+			}
+		})
+	}
+	f := (&fake{configs: menu()}).use(t)
+	b := f.builder(t)
+	g.DType = workloads.F32
+	for _, p := range []Fused{{Pattern: ConvStats, Geometry: g}, {Pattern: "other"}} {
+		if _, err := b.FusedCandidates(p); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%s in %s: %v", p.Pattern, p.Geometry.DType, err)
+		}
+	}
+	b.Close()
 }
 
 func TestExecute(t *testing.T) {
@@ -289,8 +362,8 @@ func TestSubmitAllocatesNothing(t *testing.T) {
 	b.Close()
 }
 
-// TestErrorsRelease makes every call fail once and looks for what is left
-// alive.
+// TestErrorsRelease makes every call fail, where it is first and where it is
+// last made, and looks for what is left alive.
 func TestErrorsRelease(t *testing.T) {
 	run := func(f *fake) error {
 		d, l := (*cudnn.Library)(nil), (*cublas.Library)(nil)
@@ -341,8 +414,15 @@ func TestErrorsRelease(t *testing.T) {
 	if len(calls) < 300 {
 		t.Fatalf("only %d calls", len(calls))
 	}
+	first, last := map[string]int{}, map[string]int{}
 	for i, line := range calls {
-		if line == "DestroyHandle" {
+		if _, ok := first[line]; !ok {
+			first[line] = i
+		}
+		last[line] = i
+	}
+	for i, line := range calls {
+		if line == "DestroyHandle" || i != first[line] && i != last[line] {
 			continue
 		}
 		f.calls, f.failNth, f.failWith = nil, i+1, 4000
@@ -590,7 +670,7 @@ func TestPick(t *testing.T) {
 	}{
 		{"the fastest", map[int64]float64{57: 100, 58: 200, 1: 300, 2: 150}, 57},
 		{"a tie goes to the smaller workspace", map[int64]float64{57: 100, 58: 101.9, 1: 300}, 58},
-		{"a tie of workspaces to the lower engine", map[int64]float64{58: 100, 2: 101}, 2},
+		{"a tie of workspaces to the lower engine", map[int64]float64{57: 900, 58: 100, 2: 101}, 2},
 		{"just outside the tie", map[int64]float64{57: 100, 58: 102.1}, 57},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -601,7 +681,10 @@ func TestPick(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, timings, err := b.Pick(n, cands, func(p *Plan) (float64, error) {
+			got, timings, err := b.Pick(n, cands, func(p *Plan, shortest float64) (float64, error) {
+				if p.Choice().Engine == 57 != math.IsInf(shortest, 1) {
+					t.Errorf("engine %d, shortest %g", p.Choice().Engine, shortest)
+				}
 				if ns, ok := c.ns[p.Choice().Engine]; ok {
 					return ns, nil
 				}
@@ -613,7 +696,7 @@ func TestPick(t *testing.T) {
 			if got.Engine != c.want || len(timings) != len(cands) {
 				t.Errorf("engine %d, want %d; %d timings", got.Engine, c.want, len(timings))
 			}
-			_, _, err = b.Pick(n, cands, func(p *Plan) (float64, error) { return 0, errors.New("no clock") })
+			_, _, err = b.Pick(n, cands, func(*Plan, float64) (float64, error) { return 0, errors.New("no clock") })
 			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "no clock") {
 				t.Errorf("nothing timed: %v", err)
 			}

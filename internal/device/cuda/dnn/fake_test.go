@@ -21,7 +21,6 @@ type fake struct {
 	calls   []string
 	next    uintptr
 	live    map[uintptr]*fakeDesc // by address
-	shown   map[uintptr]string    // finalised ones, for the record
 	handles int
 	others  int // cuBLASLt's descriptors
 
@@ -87,7 +86,7 @@ func (f *fake) use(t *testing.T) *fake {
 	if symbols == nil {
 		symbols = fakeSymbols()
 	}
-	f.live, f.shown, f.next = map[uintptr]*fakeDesc{}, map[uintptr]string{}, 0x1000
+	f.live, f.next = map[uintptr]*fakeDesc{}, 0x1000
 	if f.version == 0 {
 		f.version = 91900
 	}

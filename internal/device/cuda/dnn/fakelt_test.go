@@ -8,7 +8,7 @@ import (
 type heurResult struct {
 	algo      [8]uint64
 	workspace uint64
-	state     int32
+	_         int32 // state: 0 for success
 	_         [5]int32
 }
 

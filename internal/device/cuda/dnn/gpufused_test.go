@@ -155,7 +155,7 @@ func TestGPUFused(t *testing.T) {
 					report(t, "%s %s: %v", pattern, nd.geom, err)
 					continue
 				}
-				_, ts, err := g.b.PickFused(f, cands[:min(len(cands), 6)], func(p *Plan) (float64, error) { return m.time(b, p, 5) })
+				_, ts, err := g.b.PickFused(f, cands[:min(len(cands), 6)], func(p *Plan, shortest float64) (float64, error) { return m.time(b, p, 5, shortest) })
 				if err != nil {
 					report(t, "%s %s: %v", pattern, nd.geom, err)
 					continue
@@ -242,7 +242,7 @@ func TestGPUPaddedStem(t *testing.T) {
 				report(t, "%s C=%d: %v", op, c, err)
 				continue
 			}
-			choice, ts, err := g.b.Pick(b, cands, func(p *Plan) (float64, error) { return m.time(b, p, 5) })
+			choice, ts, err := g.b.Pick(b, cands, func(p *Plan, shortest float64) (float64, error) { return m.time(b, p, 5, shortest) })
 			if err != nil {
 				t.Error(err)
 				continue

@@ -142,8 +142,9 @@ var (
 	}
 )
 
-// operation adds a convolution to the graph. order lists the tensors' names in
-// the order in which they are set; it has no meaning to cuDNN.
+// operation adds a convolution to the graph. In which order the tensors are set
+// has no meaning to cuDNN; it is the one in which NVIDIA's front end sets them,
+// so that call logs can be compared.
 func (g *graph) operation(o convOp, conv, x, w, y cudnn.Descriptor) {
 	type role struct {
 		a cudnn.Attribute

@@ -44,6 +44,7 @@ func sample() *Record {
 			Status:         Done,
 			Processes:      []Process{{Index: 1, Seed: 9, Status: Done, Ns: 5, PID: 2, Blocks: 3}},
 			Ratios:         []Ratio{{Metric: StepTimeNs, Base: configuration, Other: configuration, Value: 1, Interval: &Interval{0.9, 1.1, 0.95, 0.95, "t"}, Logs: []float64{0, 0.1}}},
+			Plans:          []json.RawMessage{json.RawMessage(`"a plan"`)},
 			Configurations: []Configuration{{
 				Key: configuration,
 				Metrics: []Metric{

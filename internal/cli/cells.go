@@ -20,7 +20,7 @@ type cellFlags struct {
 	ema, freezeStem                bool
 	smoothing                      fraction
 	variants                       variants
-	device                         names
+	device, kernels                names
 }
 
 func newCellFlags(batches ...int) *cellFlags {
@@ -35,6 +35,7 @@ func newCellFlags(batches ...int) *cellFlags {
 		lastBatch:  counts{min: 1, max: 2},
 		variants:   variants{timed: []int{defaultVariant}},
 		device:     names{values: []string{"auto"}, known: []string{"auto", "cpu", "cuda"}, one: true},
+		kernels:    names{values: []string{"auto"}, known: []string{"auto", "builtin", "cudnn", "reference"}},
 	}
 }
 
@@ -46,6 +47,7 @@ func (f *cellFlags) addPlace(s *pflag.FlagSet) {
 	s.Var(&f.resolution, "resolution", "image sides BEGIN,FINAL in pixels (default the model's own)")
 	s.Var(&f.lastBatch, "last-batch", "images TRAIN,VAL in an epoch's last batch (default a full batch)")
 	s.Var(&f.device, "device", "auto, cpu or cuda")
+	s.Var(&f.kernels, "kernels", "whose operators run on a GPU: builtin (the project's own) or cudnn (cuDNN and cuBLAS where they have a plan); auto takes cudnn where it is installed")
 }
 
 // addKind adds what varies the training itself.
@@ -69,12 +71,17 @@ func (c *counts) pair() (int, int) {
 }
 
 // cells is the cross product, with the workloads' defaults filled in.
-func (f *cellFlags) cells(device string) ([]results.CellKey, error) {
+func (f *cellFlags) cells(device Device) ([]results.CellKey, error) {
 	base := results.DefaultCellKey()
-	base.Device, base.EMA, base.Frozen, base.Smoothing = device, f.ema, f.freezeStem, float64(f.smoothing)
+	base.Device, base.EMA, base.Frozen, base.Smoothing = device.Name, f.ema, f.freezeStem, float64(f.smoothing)
 	base.Resolution.Begin, base.Resolution.Final = f.resolution.pair()
 	base.LastBatch.Train, base.LastBatch.Val = f.lastBatch.pair()
+	kernels, err := f.kernelSets(device)
+	if err != nil {
+		return nil, err
+	}
 	cells := []results.CellKey{base}
+	cells = cross(cells, kernels, func(c *results.CellKey, v string) { c.Kernels = v })
 	cells = cross(cells, f.workload.values, func(c *results.CellKey, v string) { c.Workload = v })
 	cells = cross(cells, f.precision.values, func(c *results.CellKey, v string) { c.Precision = v })
 	cells = cross(cells, f.optimizer.values, func(c *results.CellKey, v string) { c.Optimizer = v })
@@ -88,6 +95,26 @@ func (f *cellFlags) cells(device string) ([]results.CellKey, error) {
 		}
 	}
 	return cells, nil
+}
+
+// kernelSets resolves --kernels for a device.
+func (f *cellFlags) kernelSets(d Device) ([]string, error) {
+	var out []string
+	for _, k := range f.kernels.values {
+		if k == "auto" {
+			k = d.Kernels[0]
+		}
+		if !slices.Contains(d.Kernels, k) {
+			return nil, &bench.InputError{
+				Name: "--kernels=" + k, Reason: fmt.Sprintf("cannot be used on device %s, which has: %s", d.Name, strings.Join(d.Kernels, ", ")),
+				Hint: d.KernelsHint,
+			}
+		}
+		if !slices.Contains(out, k) {
+			out = append(out, k)
+		}
+	}
+	return out, nil
 }
 
 // cross multiplies a list by the values of one field; the last field varies

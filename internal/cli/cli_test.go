@@ -83,7 +83,7 @@ func fakeEngine() Engine {
 		Devices: func() []Device {
 			return []Device{
 				{Name: "cuda", Missing: "no NVIDIA GPU was found"},
-				{Name: "cpu", MaxRanks: 4, MemoryBytes: 1 << 40, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
+				{Name: "cpu", MaxRanks: 4, MemoryBytes: 1 << 40, Kernels: []string{"reference"}, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
 			}
 		},
 		RunCell: fakeCell,

@@ -2,52 +2,49 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/tech-renaissance/trbench/bench"
-	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/results"
 )
 
-// NewEngine wires the devices of this build.
-func NewEngine() Engine {
+// NewEngine wires the devices of this build. getenv is the environment's;
+// libraries says where the GPU's libraries are, empty fields search.
+func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 	reference := cpu.New(cpu.Options{})
-	open := func(name string) (device.Device, error) {
-		if name != reference.Name() {
-			return nil, fmt.Errorf("open device %s: this build has no such device", name)
+	gpu := newGPU(getenv, libraries)
+	open := func(k results.CellKey) (deviceOf, error) {
+		if k.Device == reference.Name() {
+			return reference, nil
 		}
-		return reference, nil
+		return gpu.open(k.Kernels)
 	}
 	return Engine{
-		Devices: func() []Device { return devices(reference) },
+		Devices: func() []Device {
+			return []Device{
+				gpu.describe(),
+				{
+					Name: reference.Name(), MaxRanks: reference.MaxRanks(), Target: reference.Target(),
+					MemoryBytes: hostMemory(), Kernels: []string{"reference"}, KernelsHint: "use --device=cuda on a machine with an NVIDIA GPU",
+					Description: "reference arithmetic on this machine's CPU; ranks are threads",
+				},
+			}
+		},
 		RunCell: func(ctx context.Context, req bench.CellRequest) (*results.Cell, error) {
-			dev, err := open(req.Cell.Device)
+			dev, err := open(req.Cell)
 			if err != nil {
 				return nil, err
 			}
 			return worker.RunCell(ctx, dev, req)
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
-			dev, err := open(req.Cell.Device)
+			dev, err := open(req.Cell)
 			if err != nil {
 				return bench.VerifyReport{}, err
 			}
 			return verify.Run(ctx, dev, req, verify.Faults{})
-		},
-	}
-}
-
-// devices lists what --device can name, the fastest first.
-func devices(reference device.Device) []Device {
-	return []Device{
-		{Name: "cuda", Missing: "the CUDA device is not built yet in this version"},
-		{
-			Name: reference.Name(), MaxRanks: reference.MaxRanks(), Target: reference.Target(),
-			MemoryBytes: hostMemory(),
-			Description: "reference arithmetic on this machine's CPU; ranks are threads",
 		},
 	}
 }

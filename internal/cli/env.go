@@ -54,6 +54,10 @@ type Device struct {
 	// MemoryBytes is what the arenas of all ranks on this device's memory may
 	// take together; 0 if unknown.
 	MemoryBytes int64
+	// Kernels are the operator sets it has, the default first; KernelsHint says
+	// how to get those it lacks.
+	Kernels     []string
+	KernelsHint string
 	// Missing says in a few words why the device cannot be used; empty if it can.
 	Missing string
 	Target  workloads.Target

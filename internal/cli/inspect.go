@@ -68,7 +68,7 @@ func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, error
 	if err != nil {
 		return nil, none, err
 	}
-	cells, err := o.cells.cells(device.Name)
+	cells, err := o.cells.cells(device)
 	if err != nil {
 		return nil, none, err
 	}

@@ -31,7 +31,9 @@ func OS() *Env {
 	return &Env{
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		WorkDir:  dir, Now: time.Now, Engine: NewEngine(), Program: self, Name: os.Args[0], Machine: thisMachine,
+		WorkDir:  dir, Now: time.Now, Engine: NewEngine(os.Getenv, Libraries{
+			Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
+		}), Program: self, Name: os.Args[0], Machine: thisMachine,
 	}
 }
 

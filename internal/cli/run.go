@@ -117,7 +117,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if err != nil {
 		return bench.Plan{}, device, err
 	}
-	cells, err := o.cells.cells(device.Name)
+	cells, err := o.cells.cells(device)
 	if err != nil {
 		return bench.Plan{}, device, err
 	}

@@ -69,7 +69,7 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 			o.cells.gpus.values = []int{min(2, device.MaxRanks)}
 		}
 	}
-	cells, err := o.cells.cells(device.Name)
+	cells, err := o.cells.cells(device)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,13 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 		return nil, errors.New("the request names no configuration")
 	}
 	progress("build " + req.Cell.Workload)
-	w, err := workloads.New(bench.Spec(req.Cell), dev.Target())
+	chooser, chooses := dev.(device.Chooser)
+	if chooses {
+		if err := chooser.SetPlans(req.Plans); err != nil {
+			return nil, err
+		}
+	}
+	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
 	if err != nil {
 		return nil, fmt.Errorf("build workload: %w", err)
 	}
@@ -80,7 +86,13 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
-	return s.cell(req, verify, measured), nil
+	c := s.cell(req, verify, measured)
+	if chooses {
+		if c.Plans, err = chooser.Plans(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 // schedule is the request's, on a clock that began with it.

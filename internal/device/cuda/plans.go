@@ -308,8 +308,9 @@ func (s *stand) fill() error {
 }
 
 // time is the GPU time of one execution: the median over replays of a graph
-// that holds a few.
-func (s *stand) time(p *dnn.Plan) (ns float64, err error) {
+// that holds a few. A plan whose single execution takes far longer than the
+// best so far is not looked at more closely.
+func (s *stand) time(p *dnn.Plan, shortest float64) (ns float64, err error) {
 	if p.Workspace() > s.room {
 		return 0, fmt.Errorf("a workspace of %d bytes: %w", p.Workspace(), dnn.ErrUnsupported)
 	}
@@ -324,6 +325,10 @@ func (s *stand) time(p *dnn.Plan) (ns float64, err error) {
 	if err := s.api.StreamSynchronize(s.stream); err != nil {
 		return 0, err
 	}
+	once, err := s.span(func() error { return x.Submit(s.state) })
+	if err != nil || once > 4*shortest+launchNs {
+		return once, err
+	}
 	exec, err := s.capture(x)
 	if err != nil {
 		return 0, err
@@ -331,26 +336,34 @@ func (s *stand) time(p *dnn.Plan) (ns float64, err error) {
 	defer func() { err = errors.Join(err, s.api.GraphExecDestroy(exec)) }()
 	var all []float64
 	for i := range replays + 1 {
-		for _, f := range []func() error{
-			func() error { return s.api.EventRecord(s.begin, s.stream) },
-			func() error { return s.api.GraphLaunch(exec, s.stream) },
-			func() error { return s.api.EventRecord(s.end, s.stream) },
-			func() error { return s.api.StreamSynchronize(s.stream) },
-		} {
-			if err := f(); err != nil {
-				return 0, err
-			}
-		}
-		ms, err := s.api.EventElapsedMs(s.begin, s.end)
+		ns, err := s.span(func() error { return s.api.GraphLaunch(exec, s.stream) })
 		if err != nil {
 			return 0, err
 		}
 		if i > 0 {
-			all = append(all, float64(ms)*1e6/perReplay)
+			all = append(all, ns/perReplay)
 		}
 	}
 	slices.Sort(all)
 	return all[len(all)/2], nil
+}
+
+// launchNs is more than what a launch adds to a single execution.
+const launchNs = 50e3
+
+// span is the GPU's time between events around what f submits.
+func (s *stand) span(f func() error) (ns float64, err error) {
+	for _, step := range []func() error{
+		func() error { return s.api.EventRecord(s.begin, s.stream) }, f,
+		func() error { return s.api.EventRecord(s.end, s.stream) },
+		func() error { return s.api.StreamSynchronize(s.stream) },
+	} {
+		if err := step(); err != nil {
+			return 0, err
+		}
+	}
+	ms, err := s.api.EventElapsedMs(s.begin, s.end)
+	return float64(ms) * 1e6, err
 }
 
 // capture records a few executions. A failure ends the capture.

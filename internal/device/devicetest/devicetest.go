@@ -49,7 +49,7 @@ func Builtin(t testing.TB, l workloads.Lowering) device.Device {
 }
 
 // CuDNN makes a GPU with cuDNN's and cuBLAS's plans, chosen by their
-// heuristics.
+// heuristics, or by timing with TRBENCH_GPU=timed.
 func CuDNN(t testing.TB, l workloads.Lowering) device.Device {
 	t.Helper()
 	d, err := cudnn.Open(cudnn.Options{})
@@ -60,7 +60,7 @@ func CuDNN(t testing.TB, l workloads.Lowering) device.Device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return open(t, cuda.Options{Lowering: &l, CuDNN: d, CuBLAS: b, Heuristic: true})
+	return open(t, cuda.Options{Lowering: &l, CuDNN: d, CuBLAS: b, Heuristic: os.Getenv("TRBENCH_GPU") != "timed"})
 }
 
 func open(t testing.TB, o cuda.Options) device.Device {

@@ -212,8 +212,8 @@ func (a *API) MemGetInfo() (free, total uint64, err error) {
 	return free, total, err
 }
 
-// MemGetAddressRange returns the allocation that holds p; [InvalidValue] if
-// none of this process does. Source: cuMemGetAddressRange_v2.
+// MemGetAddressRange returns the allocation that holds p; [NotFound] if none of
+// this context does. Source: cuMemGetAddressRange_v2.
 func (a *API) MemGetAddressRange(p DevicePtr) (base DevicePtr, size uint64, err error) {
 	err = a.call(&a.t.memGetAddressRange, uintptr(unsafe.Pointer(&base)), uintptr(unsafe.Pointer(&size)), uintptr(p))
 	return base, size, err

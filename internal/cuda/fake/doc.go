@@ -20,9 +20,10 @@
 // [Machine.Stop].
 //
 // Where the real driver's answer was not seen, the fake takes the documentation's;
-// where that is silent, the stricter one. It refuses more than the driver in two
-// places: an asynchronous copy in a capture must use pinned memory, and a free
-// of memory is an error where it is not the start of an allocation.
+// where that is silent, the stricter one. It refuses what the driver takes in
+// three places: a captured copy from memory that is not pinned, a graph
+// launched into a capture (the driver makes a child graph), and arguments
+// packed into one buffer (extra).
 //
 // The package keeps one rule: it knows no binding. Codes and layouts are its
 // own, so that an error in a binding's is seen.

@@ -25,20 +25,16 @@ func (a axis) apply(to *plot.Axis) {
 	to.Tick.Marker = plot.ConstantTicks(a.ticks)
 }
 
-// logAxis holds all values, which must be above 0, with some room. The range
+// logAxis holds all values, which must be drawable, with some room. The range
 // is at least the factor least, so that noise does not fill the picture.
 func logAxis(values []float64, least float64) axis {
 	lo, hi := slices.Min(values), slices.Max(values)
 	room := math.Pow(hi/lo, 0.06)
-	if !finite(room) {
-		room = 2
-	}
 	lo, hi = lo/room, hi*room
 	if r := hi / lo; r < least {
 		grow := math.Sqrt(least / r)
 		lo, hi = lo/grow, hi*grow
 	}
-	lo, hi = max(lo, math.SmallestNonzeroFloat64*1e10), min(hi, math.MaxFloat64/1e10)
 	return axis{lo, hi, true, logTicks(lo, hi)}
 }
 
@@ -51,7 +47,7 @@ func linearAxis(values []float64) axis {
 	if hi == 0 {
 		hi = 1
 	}
-	hi = min(hi*1.03, math.MaxFloat64/1e10)
+	hi *= 1.03
 	return axis{0, hi, false, linearTicks(0, hi, 6)}
 }
 
@@ -128,8 +124,7 @@ func tickText(v float64) string {
 // run, on a log axis because they are as a rule powers of 2. Labels that would
 // touch are left out, never the first or the last.
 func countAxis(counts []int, width vg.Length) axis {
-	slices.Sort(counts)
-	counts = slices.Compact(counts)
+	counts = slices.Compact(slices.Sorted(slices.Values(counts)))
 	lo, hi := float64(counts[0]), float64(counts[len(counts)-1])
 	room := max(math.Pow(hi/lo, 0.03), 1.05)
 	if lo == hi {

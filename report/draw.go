@@ -233,9 +233,9 @@ func (p *Picture) limit(keys []results.ConfigurationKey, n int) []results.Config
 func (p *Picture) undrawn(n int, what string) {
 	switch {
 	case n == 1:
-		p.Notes = append(p.Notes, fmt.Sprintf("1 %s is not drawn: it is not above 0, and the axis is logarithmic.", what))
+		p.Notes = append(p.Notes, fmt.Sprintf("1 %s is not drawn: it is not above 0, or beyond any scale; the axis is logarithmic.", what))
 	case n > 1:
-		p.Notes = append(p.Notes, fmt.Sprintf("%d %ss are not drawn: they are not above 0, and the axis is logarithmic.", n, what))
+		p.Notes = append(p.Notes, fmt.Sprintf("%d %ss are not drawn: they are not above 0, or beyond any scale; the axis is logarithmic.", n, what))
 	}
 }
 
@@ -271,11 +271,10 @@ func yValues(ss []series) []float64 {
 	for _, s := range ss {
 		for _, q := range s.points {
 			out = append(out, q.y)
-			if finite(q.low) && q.low > q.y/10 {
-				out = append(out, q.low)
-			}
-			if finite(q.high) && q.high < q.y*10 {
-				out = append(out, q.high)
+			for _, end := range []float64{q.low, q.high} {
+				if end > q.y/3 && end < q.y*3 {
+					out = append(out, end)
+				}
 			}
 		}
 	}
@@ -314,7 +313,7 @@ func (f *family) stepTime() ([]Picture, string) {
 					continue
 				}
 				v, ok := figureOf(r.conf, results.StepTimeNs)
-				if ok && v.value > 0 && r.cell.Key.Batch > 0 {
+				if ok && drawable(v.value) && r.cell.Key.Batch > 0 {
 					iv.add(v)
 					s.points, top = append(s.points, pointOf(float64(r.cell.Key.Batch), v, 1)), max(top, v.value)
 				} else if r.conf.Metric(results.StepTimeNs) != nil {
@@ -442,7 +441,7 @@ func (f *family) dispatch() ([]Picture, string) {
 			s := series{label: fmt.Sprintf("batch %d", c.Key.Batch)}
 			for i := range c.Configurations {
 				x := &c.Configurations[i]
-				if captured(x.Key) || x.Key.DispatchNs < 0 {
+				if captured(x.Key) || x.Key.DispatchNs < 0 || x.Key.DispatchNs > 1e12 {
 					continue
 				}
 				// One line is one way of joining, at several costs.
@@ -570,7 +569,7 @@ func (f *family) scalingAt(cells []*results.Cell, batch int) *Picture {
 				continue
 			}
 			v, ok := figureOf(r.conf, results.ImagesPerS)
-			if ok && v.value > 0 {
+			if ok && drawable(v.value) {
 				iv.add(v)
 				s.points = append(s.points, pointOf(float64(r.cell.Key.GPUs), v, 1))
 			} else if r.conf.Metric(results.ImagesPerS) != nil {

@@ -12,6 +12,9 @@ import (
 const (
 	maxPanels = 6  // batches in the picture of host time
 	maxBars   = 24 // in the picture of preparation
+	// maxPhaseNs is a week: beyond, a phase is damage that would flatten
+	// every other bar.
+	maxPhaseNs = 7 * 24 * 3600e9
 )
 
 // hostTime shows submitting, waiting and the rest, a panel a batch. Each panel
@@ -53,12 +56,12 @@ func (f *family) hostTime() ([]Picture, string) {
 					switch {
 					case !ok:
 						missing[m]++
-					case v.value < 0:
+					case v.value != 0 && !drawable(v.value):
 						bad++
 					default:
 						iv.add(v)
 						s := segment{i, v.value, nan(), nan()}
-						if v.interval != nil {
+						if v.interval != nil && v.interval.High < 1e18 {
 							s.low, s.high = v.interval.Low, v.interval.High
 						}
 						x.segments = append(x.segments, s)
@@ -68,7 +71,7 @@ func (f *family) hostTime() ([]Picture, string) {
 					continue
 				}
 				x.remarks = []string{Duration(x.total()), "-"}
-				if v, ok := figureOf(r.conf, results.StepTimeNs); ok && v.value > 0 {
+				if v, ok := figureOf(r.conf, results.StepTimeNs); ok && drawable(v.value) {
 					x.mark = v.value
 					x.remarks[1] = Duration(v.value)
 				}
@@ -97,7 +100,7 @@ func (f *family) hostTime() ([]Picture, string) {
 			}
 		}
 		if bad > 0 {
-			p.Notes = append(p.Notes, fmt.Sprintf("Negative times are not drawn: %d.", bad))
+			p.Notes = append(p.Notes, fmt.Sprintf("Times below 0, or beyond any scale, are not drawn: %d.", bad))
 		}
 		p.say(iv.sentence("each part, where wide enough to see"))
 		p.say("A bar that ends before the step time: the host has time left, the device is the limit.")
@@ -130,7 +133,9 @@ func (f *family) preparation() ([]Picture, string) {
 					phases = slices.Insert(phases, at, name)
 					at++
 				}
-				total[name] += math.Max(0, float64(ph.Ns))
+				if ph.Ns <= maxPhaseNs {
+					total[name] += math.Max(0, float64(ph.Ns))
+				}
 			}
 		}
 		parts, index := phaseParts(phases, total)
@@ -141,7 +146,7 @@ func (f *family) preparation() ([]Picture, string) {
 			sums := make([]float64, len(parts))
 			for _, ph := range r.conf.Prepare {
 				i, ok := index[plain(ph.Phase)]
-				if ph.Ns < 0 {
+				if ph.Ns < 0 || ph.Ns > maxPhaseNs {
 					bad++
 				} else if ok {
 					sums[i] += float64(ph.Ns)
@@ -165,7 +170,7 @@ func (f *family) preparation() ([]Picture, string) {
 			p.Notes = append(p.Notes, fmt.Sprintf("%d of %d configurations are drawn; the tables have all.", len(kept), len(all)))
 		}
 		if bad > 0 {
-			p.Notes = append(p.Notes, fmt.Sprintf("Negative times are not drawn: %d.", bad))
+			p.Notes = append(p.Notes, fmt.Sprintf("Times below 0, or beyond any scale, are not drawn: %d.", bad))
 		}
 		b.panels = []panel{{bars: kept}}
 		p.say("Repaid: preparation beyond eager's own, over the time that a captured step saves.")
@@ -225,7 +230,7 @@ func repaid(c *results.Cell, x *results.Configuration) string {
 	}
 	b, okBase := figureOf(base, results.StepTimeNs)
 	v, okOwn := figureOf(x, results.StepTimeNs)
-	if !okBase || !okOwn || b.value <= 0 || v.value <= 0 {
+	if !okBase || !okOwn || !drawable(b.value) || !drawable(v.value) {
 		return "step times unknown"
 	}
 	if b.value <= v.value {

@@ -353,16 +353,17 @@ func stepRatio(c *results.Cell, base, other *results.Configuration) (f figure, s
 	}
 	b, okBase := figureOf(base, results.StepTimeNs)
 	o, okOther := figureOf(other, results.StepTimeNs)
-	if !okBase || !okOther || b.value <= 0 || o.value <= 0 {
+	if !okBase || !okOther || !drawable(b.value) || !drawable(o.value) {
 		return figure{}, false, false
 	}
 	f = figure{value: b.value / o.value}
-	return f, false, finite(f.value) && f.value > 0
+	return f, false, drawable(f.value)
 }
 
 func inverse(f figure) figure {
 	f.value = 1 / f.value
 	if i := f.interval; i != nil {
+		// An end at or below 0 has no inverse: usable drops what it makes.
 		turned := *i
 		turned.Low, turned.High = 1/i.High, 1/i.Low
 		f.interval = usable(&turned)
@@ -383,7 +384,7 @@ func bestCaptured(c *results.Cell) *results.Configuration {
 			return x
 		}
 		f, ok := figureOf(x, results.StepTimeNs)
-		if ok && f.value > 0 && (best == nil || f.value < least) {
+		if ok && drawable(f.value) && (best == nil || f.value < least) {
 			best, least = x, f.value
 		}
 	}

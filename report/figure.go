@@ -38,7 +38,7 @@ func metricFigure(m *results.Metric) figure {
 
 func ratioFigure(r *results.Ratio) (figure, bool) {
 	f := figure{value: r.Value, interval: usable(r.Interval), processes: len(r.Logs)}
-	return f, finite(f.value) && f.value > 0
+	return f, drawable(f.value)
 }
 
 // usable drops an interval that is none.
@@ -50,6 +50,10 @@ func usable(i *results.Interval) *results.Interval {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// drawable tells whether a plot can place a value on a log axis: it is above 0
+// and not so far from anything measured that it must be damage.
+func drawable(v float64) bool { return v >= 1e-9 && v <= 1e18 }
 
 // halfWidth is the larger distance from the value to an end of its interval.
 func (f figure) halfWidth() float64 {

@@ -28,8 +28,8 @@ func looks() [maxLines]look {
 	return [maxLines]look{
 		{color.RGBA{0xd5, 0x5e, 0x00, 0xff}, nil, draw.CircleGlyph{}},
 		{color.RGBA{0xe6, 0x9f, 0x00, 0xff}, []vg.Length{5, 3}, draw.RingGlyph{}},
-		{color.RGBA{0x00, 0x72, 0xb2, 0xff}, nil, draw.SquareGlyph{}},
-		{color.RGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{5, 3}, draw.BoxGlyph{}},
+		{color.RGBA{0x00, 0x72, 0xb2, 0xff}, nil, draw.BoxGlyph{}},
+		{color.RGBA{0x56, 0xb4, 0xe9, 0xff}, []vg.Length{5, 3}, draw.SquareGlyph{}},
 		{color.RGBA{0x00, 0x9e, 0x73, 0xff}, []vg.Length{8, 2, 2, 2}, draw.PyramidGlyph{}},
 		{color.RGBA{0xcc, 0x79, 0xa7, 0xff}, []vg.Length{2, 2}, draw.TriangleGlyph{}},
 		{color.RGBA{0x00, 0x00, 0x00, 0xff}, []vg.Length{1, 3}, draw.PlusGlyph{}},
@@ -103,8 +103,8 @@ func bodyOf(g draw.GlyphDrawer) draw.GlyphDrawer {
 	switch g.(type) {
 	case draw.RingGlyph:
 		return draw.CircleGlyph{}
-	case draw.BoxGlyph:
-		return draw.SquareGlyph{}
+	case draw.SquareGlyph:
+		return draw.BoxGlyph{}
 	case draw.TriangleGlyph:
 		return draw.PyramidGlyph{}
 	}

@@ -13,11 +13,12 @@ case $version in
 	exit 1
 	;;
 esac
+rm -f cu/*.ptx
 for source in cu/*.cu; do
 	base=${source%.cu}
-	# Products stay apart from sums everywhere but in conv.cu: see doc.go.
+	# Products stay apart from sums everywhere but in convolution: see doc.go.
 	contract=false
-	[ "$base" != cu/conv ] || contract=true
+	[[ $base != cu/conv_* ]] || contract=true
 	"$nvcc" -ptx -arch=compute_80 -std=c++17 -fmad=$contract "$source" -o "$base.ptx"
 	"$nvcc" -ptx -arch=compute_90 -std=c++17 -fmad=$contract "$source" -o "$base.sm90.ptx"
 done

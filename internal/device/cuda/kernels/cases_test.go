@@ -109,6 +109,9 @@ func (b *builder) json(t *testing.T) caseJSON {
 		return out
 	}
 	c.In, c.Out = convert(b.in), convert(b.out)
+	if c.In == nil {
+		c.In = []caseOperand{}
+	}
 	for i := range launches {
 		l := &launches[i]
 		k, _ := Lookup(l.Kernel)
@@ -348,6 +351,8 @@ func checkCases() (all []*builder) {
 		add(poolCases(d, false, 2, 9, 9, 5, 3, 2, 1))
 		add(poolCases(d, false, 2, 8, 8, 16, 2, 2, 0))
 		add(poolCases(d, false, 2, 8, 8, 24, 3, 1, 1))
+		add(poolCases(d, false, 3, 12, 11, 16, 3, 2, 1))
+		add(poolCases(d, false, 2, 9, 9, 16, 2, 1, 1))
 		add(averageCases(d, false, 5, 7, 96))
 		add(averageCases(d, false, 3, 4, 5))
 		add(lossCases(d, false, 37, 10, 0))

@@ -10,15 +10,19 @@
 // It keeps one rule: results are the same bits every time. Sums run over trees
 // that depend on shapes and on nothing else; only integers are updated
 // atomically. Arithmetic is IEEE FP32 (no TF32, no approximate division or
-// root, denormals kept); all files but conv.cu are compiled without
-// contraction, so that elementwise results and updates have the bits of the CPU
-// device. conv.cu uses fused multiply-add, which IEEE 754 defines too.
+// root, denormals kept); all files but convolution are compiled
+// without contraction, so that elementwise results and updates have the bits of
+// the CPU device. Convolution uses fused multiply-add, which IEEE 754 defines
+// too.
 //
 // Two texts are embedded for each source file: one for compute capability 8.0
 // that any driver from 520 on accepts, and one for 9.0 in which every kernel
 // waits for its predecessor before it touches memory, so that it may be
 // launched with the attribute of programmatic dependent launch. Without the
 // attribute the two do the same.
+//
+// The driver compiles PTX when a module is loaded, which takes seconds the first
+// time; modules are therefore cut so that a run loads only what it uses.
 //
 // Launches an operator takes:
 //

@@ -40,13 +40,26 @@ func (p *planner) columns(suffix string, images []*workloads.Operand, vectors []
 		k.v = wide
 		k.suffix = suffix + map[int]string{4: "x4", 8: "x8"}[wide]
 	}
-	for k.txLog < 5 && k.v<<k.txLog < c {
-		k.txLog++
+	// A pass that ends in sums has tiles of 128 bytes a row, so that many blocks
+	// share the adding up.
+	narrow := 3
+	if k.v == 1 {
+		narrow = 5
 	}
-	k.tiles = ceilDiv(c, k.v<<k.txLog)
+	k = k.tiled(narrow)
 	if k.tiles > CounterWords {
 		p.fail(x, "%d channels, at most %d", c, CounterWords*k.v<<k.txLog)
 	}
+	return k
+}
+
+// tiled is k with tiles of at most 1<<limit vectors.
+func (k columns) tiled(limit int) columns {
+	k.txLog = 0
+	for k.txLog < limit && k.v<<k.txLog < k.c {
+		k.txLog++
+	}
+	k.tiles = ceilDiv(k.c, k.v<<k.txLog)
 	return k
 }
 
@@ -154,6 +167,7 @@ func (p *planner) normOperands(images, vectors []*workloads.Operand) string {
 // apply is the elementwise pass of batch norm and affine.
 func (p *planner) apply(name string, k columns, x, y *workloads.Operand, coefficients []Param) {
 	a := &p.b.Attr
+	k = k.tiled(5)
 	params := []Param{read(x.Region)}
 	blocks := 4 * 132 // at once
 	if a.Add {
@@ -257,6 +271,7 @@ func (p *planner) batchNormBwd() {
 	first = append(first, write(coef), write(partial), counter(0), i32(k.rows), i32(k.c), i32(k.txLog))
 	p.add(grid(sums+k.suffix, statsThreads, k.grid(parts), first...))
 	second := append([]Param{read(x.Region)}, gradient...)
+	k = k.tiled(5)
 	second = append(second, read(mean.Region), read(coef), write(dx.Region), i32(k.rows), i32(k.c), i32(k.txLog))
 	p.add(grid(apply+k.suffix, applyThreads, k.grid(k.parts(applyThreads, 3*132)), second...))
 }

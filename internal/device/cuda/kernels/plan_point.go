@@ -50,10 +50,11 @@ func (p *planner) window(x, y, index *workloads.Operand) (params []Param, ok boo
 	return params, p.err == nil
 }
 
-// patches plans blocks of pool.cu over the pixels of images o.
-func (p *planner) patches(name string, o *workloads.Operand, operands []*workloads.Operand, params ...Param) {
+// patches plans blocks of pool.cu over the h by w pixels (or cells of them) of
+// images o.
+func (p *planner) patches(name string, o *workloads.Operand, h, w int, operands []*workloads.Operand, params ...Param) {
 	v, suffix := p.vector(o, operands)
-	n, h, w, c := o.Shape[0], o.Shape[1], o.Shape[2], o.Shape[3]
+	n, c := o.Shape[0], o.Shape[3]
 	txLog := 0
 	for txLog < 3 && v<<txLog < c {
 		txLog++
@@ -82,7 +83,11 @@ func (p *planner) maxPool() {
 		return
 	}
 	params := append([]Param{read(x.Region), write(y.Region), write(index.Region)}, geometry...)
-	p.patches("max_pool_", y, []*workloads.Operand{x, y, index}, params...)
+	operands, name := []*workloads.Operand{x, y, index}, "max_pool_"
+	if v, _ := p.vector(y, operands); v > 1 && p.b.Attr.R == 3 {
+		name += "3x3_"
+	}
+	p.patches(name, y, y.Shape[1], y.Shape[2], operands, params...)
 }
 
 func (p *planner) maxPoolBwd() {
@@ -95,7 +100,15 @@ func (p *planner) maxPoolBwd() {
 		return
 	}
 	params := append([]Param{read(dy.Region), read(index.Region), write(dx.Region)}, geometry...)
-	p.patches("max_pool_bwd_", dx, []*workloads.Operand{dx, dy, index}, params...)
+	operands, name := []*workloads.Operand{dx, dy, index}, "max_pool_bwd_"
+	height, width := dx.Shape[1], dx.Shape[2]
+	if a := p.b.Attr; a.R == 3 && a.Stride == 2 && a.Pad == 1 {
+		if v, _ := p.vector(dx, operands); v > 1 {
+			// A thread owns two by two pixels.
+			name, height, width = name+"3x3_", ceilDiv(height, 2), ceilDiv(width, 2)
+		}
+	}
+	p.patches(name, dx, height, width, operands, params...)
 }
 
 // average checks an average pool: x is the images, y the vectors.

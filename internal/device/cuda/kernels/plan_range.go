@@ -11,7 +11,7 @@ const (
 	rangeThreads = 256
 	zeroUnits    = 2048 // 16-byte units a block clears
 	maxSpans     = 96
-	larsChunk    = 4096
+	larsChunk    = 8192
 )
 
 // rangeLaunch covers n elements with vectors of v, unroll of them a thread.

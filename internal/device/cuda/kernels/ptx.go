@@ -22,7 +22,9 @@ type Kernel struct {
 	Params string
 }
 
-// Module is the text of one source file's PTX, without a terminating 0.
+// Module is the text of one source file's PTX, without a terminating 0. A device
+// loads those that the kernels of its plans name: the driver compiles each when it
+// is loaded.
 type Module struct {
 	Name string
 	PTX  []byte

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write table_gen.go from the sources and their PTX")
 
-const command = "nvcc -ptx -arch=compute_80|compute_90 -std=c++17 -fmad=false (conv.cu: -fmad=true)"
+const command = "nvcc -ptx -arch=compute_80|compute_90 -std=c++17 -fmad=false (conv_*.cu: -fmad=true)"
 
 var (
 	entry = regexp.MustCompile(`(?s)\.visible \.entry (\w+)\((.*?)\)`)

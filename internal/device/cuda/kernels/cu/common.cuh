@@ -118,20 +118,28 @@ __device__ __forceinline__ void readFloats(const float *p, float (&f)[V]) {
 // max(0, v); NaN stays NaN, -0 becomes 0.
 __device__ __forceinline__ float rectified(float v) { return v <= 0.f ? 0.f : v; }
 
+// addOrdered adds to a counter. What this block wrote before its last barrier is
+// visible to whoever sees the new count, and the other way round.
+__device__ __forceinline__ u32 addOrdered(u32 *counter, u32 v) {
+    u32 old;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(counter), "r"(v) : "memory");
+    return old;
+}
+
 // arrive counts a block as done and says, to all of its threads, whether it was
 // the last of n. Everything the blocks wrote before is then visible to the last
-// one, which also puts the counter back to 0 for the next kernel of the stream.
-// Integers only: which block is last does not touch any result.
+// one (which reads it past the first-level cache), and it puts the counter back
+// to 0 for the next kernel of the stream. Integers only: which block is last
+// does not touch any result. One thread orders for its block; a fence by every
+// thread cost more.
 __device__ __forceinline__ bool arrive(u32 *counter, u32 n) {
     __shared__ bool last;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        last = atomicAdd(counter, 1u) == n - 1;
+        last = addOrdered(counter, 1u) == n - 1;
         if (last) *counter = 0;
     }
     __syncthreads();
-    if (last) __threadfence();
     return last;
 }
 

@@ -396,7 +396,7 @@ __device__ __forceinline__ void sgd(float *w, const float *g, float *v, const u3
 // Tensors inside a range, passed by value. Block b belongs to the tensor t with
 // first[t] <= b < first[t+1] and takes LARS_CHUNK elements of it.
 #define MAX_SPANS 96
-#define LARS_CHUNK 4096
+#define LARS_CHUNK 8192
 struct Spans {
     int count;
     int off[MAX_SPANS], len[MAX_SPANS], first[MAX_SPANS + 1];
@@ -431,15 +431,25 @@ __device__ __forceinline__ void larsNorms(const float *w, const float *g, const 
     const float *pw = w + spans.off[t], *pg = g + spans.off[t];
     double a = 0, b = 0;
     const int whole = lo + (hi - lo) / V * V;
-#pragma unroll 4
-    for (int e = lo + threadIdx.x * V; e < whole; e += RANGE_THREADS * V) {
-        float x[V], y[V];
-        read<float, V>(pw + e, x);
-        read<float, V>(pg + e, y);
+    constexpr int U = 4; // pairs of loads in flight
+    for (int e = lo + threadIdx.x * V; e < whole; e += U * RANGE_THREADS * V) {
+        Raw<float, V> rw[U], rg[U];
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            a += (double)x[j] * x[j];
-            b += (double)y[j] * y[j];
+        for (int u = 0; u < U; u++) {
+            const int k = e + u * RANGE_THREADS * V;
+            if (k < whole) rw[u] = load<float, V>(pw + k), rg[u] = load<float, V>(pg + k);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (e + u * RANGE_THREADS * V >= whole) continue;
+            float x[V], y[V];
+            unpack(rw[u], x);
+            unpack(rg[u], y);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                a = fma((double)x[j], (double)x[j], a);
+                b = fma((double)y[j], (double)y[j], b);
+            }
         }
     }
     if (whole + (int)threadIdx.x < hi) {

@@ -17,13 +17,15 @@
 // The tree of a sum, fixed by rows and c alone (the grid is planned from
 // them): a thread adds rows with a fixed stride in order, FP32; lanes of a warp
 // that hold the same channel by butterfly; warps of a block in order; blocks in
-// FP64, 512/channels interleaved runs in order, then the runs in order. Sums of
-// x and its square are taken of x - x[0], so that a mean far from 0 costs no
+// FP64 as totals says. Sums of x and its square are taken of x - x[0], so that a mean far from 0 costs no
 // digits.
+#pragma once
 #include "common.cuh"
 
 #define STATS_THREADS 512
 #define APPLY_THREADS 256
+// What blockSums and totals need: 16 warps of 32 lanes and 2*V sums, or 16 KB.
+#define BUFFER_FLOATS(V) (16 * 32 * 2 * (V) < 4096 ? 4096 : 16 * 32 * 2 * (V))
 
 // Column tells a thread which channels are its own. A block holds tx = 1<<txLog
 // vectors of V channels side by side and blockDim/tx rows.
@@ -75,31 +77,63 @@ __device__ __forceinline__ void blockSums(float (&a)[V], float (&b)[V], int txLo
     }
 }
 
-// totals adds the partial sums of all blocks, in FP64: channel i of the block's
-// tile ends up in a and b of thread i; the others get nothing of use. buffer has
-// 2*512 doubles.
-__device__ __forceinline__ void totals(const float *partial, int parts, int tile, int first, int c, double &a, double &b, double *buffer) {
-    // tile is a power of two and at most 256: runs of the blocks side by side.
-    const int runs = STATS_THREADS / tile;
-    const int i = threadIdx.x % tile, run = threadIdx.x / tile;
-    const int channel = first + i;
-    a = 0, b = 0;
+// totals adds the partial sums of all blocks, in FP64: channel first+i of the
+// tile ends up in a and b of thread i; the others get nothing of use. tile is a
+// power of two, at most 64. buffer has 16 KB.
+//
+// A thread takes four channels (one if they are not a multiple of four) of every
+// 512/(tile/4)-th block, in order; then lanes of a warp by butterfly; then the
+// 16 warps in order. One block does this while the chip waits, so it is wide
+// loads and many of them: with one channel a thread and tiles of 256 channels it
+// took 25 us at the end of a 30 us kernel.
+template <int V>
+__device__ __forceinline__ void totals(const float *partial, int parts, int tile, int first, int c, double &a, double &b, void *buffer) {
+    constexpr int W = V % 4 == 0 ? 4 : 1;
+    const int lanes = tile / W; // threads side by side, a power of two up to 32
+    const int lane = threadIdx.x & (lanes - 1), run = threadIdx.x / lanes, runs = STATS_THREADS / lanes;
+    const int channel = first + lane * W;
+    double s[W], t[W];
+#pragma unroll
+    for (int j = 0; j < W; j++) s[j] = t[j] = 0;
     if (channel < c) {
         const float *p = partial + (size_t)run * 2 * c + channel;
         const size_t step = (size_t)runs * 2 * c;
-#pragma unroll 8
+#pragma unroll 4
         for (int k = run; k < parts; k += runs, p += step) {
-            a += (double)__ldcg(p);
-            b += (double)__ldcg(p + c);
+            float f[W], g[W];
+            if (W == 4) {
+                const float4 u = __ldcg(reinterpret_cast<const float4 *>(p)), v = __ldcg(reinterpret_cast<const float4 *>(p + c));
+                f[0] = u.x, f[1 % W] = u.y, f[2 % W] = u.z, f[3 % W] = u.w;
+                g[0] = v.x, g[1 % W] = v.y, g[2 % W] = v.z, g[3 % W] = v.w;
+            } else {
+                f[0] = __ldcg(p), g[0] = __ldcg(p + c);
+            }
+#pragma unroll
+            for (int j = 0; j < W; j++) s[j] += (double)f[j], t[j] += (double)g[j];
         }
     }
-    buffer[threadIdx.x] = a;
-    buffer[STATS_THREADS + threadIdx.x] = b;
+#pragma unroll 1
+    for (int o = 16; o >= lanes; o >>= 1) {
+#pragma unroll
+        for (int j = 0; j < W; j++) {
+            s[j] += __shfl_xor_sync(0xffffffffu, s[j], o);
+            t[j] += __shfl_xor_sync(0xffffffffu, t[j], o);
+        }
+    }
+    double2 *sums = reinterpret_cast<double2 *>(buffer); // [warp][tile]
+    const int warp = threadIdx.x >> 5;
+    if ((threadIdx.x & 31) < lanes) {
+#pragma unroll
+        for (int j = 0; j < W; j++) sums[warp * tile + lane * W + j] = make_double2(s[j], t[j]);
+    }
     __syncthreads();
-    if (run == 0) {
-        for (int r = 1; r < runs; r++) {
-            a += buffer[r * tile + i];
-            b += buffer[STATS_THREADS + r * tile + i];
+    a = b = 0;
+    if (threadIdx.x < tile) {
+#pragma unroll
+        for (int w = 0; w < STATS_THREADS / 32; w++) {
+            const double2 q = sums[w * tile + threadIdx.x];
+            a += q.x;
+            b += q.y;
         }
     }
 }
@@ -141,7 +175,7 @@ template <typename T, int V>
 __device__ __forceinline__ void bnStats(const T *x, float *mean, float *invstd, float *statMean, float *statVar, float *partial,
                                         u32 *counters, int rows, int c, int txLog, float eps, int unbiased) {
     constexpr int U = 4; // loads in flight
-    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     dependency_wait();
     const Column<V> at(txLog, c);
     float s[V], q[V], shift[V];
@@ -177,11 +211,13 @@ __device__ __forceinline__ void bnStats(const T *x, float *mean, float *invstd, 
     blockSums<V>(s, q, txLog, c, partial, buffer);
     if (!arrive(&counters[blockIdx.x], gridDim.y)) return;
     const int tile = V << txLog, first = blockIdx.x * tile;
-    double sum, square;
-    totals(partial, gridDim.y, tile, first, c, sum, square, reinterpret_cast<double *>(buffer));
     const int channel = first + threadIdx.x;
-    if (threadIdx.x < tile && channel < c) {
-        const Moments m = moments(sum, square, finiteOr0(scalar(x + channel)), rows, eps, unbiased);
+    const bool mine = threadIdx.x < tile && channel < c;
+    const float x0 = mine ? finiteOr0(scalar(x + channel)) : 0.f;
+    double sum, square;
+    totals<V>(partial, gridDim.y, tile, first, c, sum, square, buffer);
+    if (mine) {
+        const Moments m = moments(sum, square, x0, rows, eps, unbiased);
         mean[channel] = m.mean;
         invstd[channel] = m.invstd;
         statMean[channel] = m.mean;
@@ -278,7 +314,7 @@ __device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, c
                                           float *dgamma, float *dbeta, T *dz, u8 *mask, float *coef, float *partial, u32 *counters,
                                           int rows, int c, int txLog) {
     constexpr int U = 2;
-    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     dependency_wait();
     const Column<V> at(txLog, c);
     float s[V], p[V], m[V];
@@ -331,13 +367,14 @@ __device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, c
     blockSums<V>(s, p, txLog, c, partial, buffer);
     if (!arrive(&counters[blockIdx.x], gridDim.y)) return;
     const int tile = V << txLog, first = blockIdx.x * tile;
-    double sum, product;
-    totals(partial, gridDim.y, tile, first, c, sum, product, reinterpret_cast<double *>(buffer));
     const int channel = first + threadIdx.x;
-    if (threadIdx.x < tile && channel < c) {
-        const double i = invstd[channel], n = rows;
+    const bool mine = threadIdx.x < tile && channel < c;
+    const double i = mine ? invstd[channel] : 0.f, weight = mine ? gamma[channel] : 0.f;
+    double sum, product;
+    totals<V>(partial, gridDim.y, tile, first, c, sum, product, buffer);
+    if (mine) {
+        const double f = weight * i, n = rows;
         product *= i;
-        const double f = (double)gamma[channel] * i;
         dgamma[channel] = (float)product;
         dbeta[channel] = (float)sum;
         coef[channel] = (float)f;
@@ -405,15 +442,14 @@ __device__ __forceinline__ void bnBwdApply(const T *x, const T *g, const u8 *mas
 // meet waits until all n blocks of a tile are here, with all they wrote visible.
 // The last to leave puts the two counters back to 0.
 __device__ __forceinline__ void meet(u32 *counters, u32 n) {
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        atomicAdd(&counters[0], 1u);
+        addOrdered(&counters[0], 1u);
         u32 here;
         do {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counters) : "memory");
         } while (here < n);
-        if (atomicAdd(&counters[1], 1u) == n - 1) {
+        if (addOrdered(&counters[1], 1u) == n - 1) {
             counters[0] = 0;
             counters[1] = 0;
         }
@@ -441,7 +477,7 @@ template <typename T, int V, bool ADD>
 __device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma, const float *beta, T *y, float *mean, float *invstd,
                                       float *statMean, float *statVar, float *partial, u32 *counters, int rows, int c, int txLog, int each,
                                       float eps, int unbiased, float floor) {
-    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     __shared__ __align__(16) float coef[3][32 * V];
     dependency_wait();
     const Held<V> h(rows, c, txLog, each);
@@ -472,17 +508,19 @@ __device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma
             if (u < h.n) rz[u] = load<T, V>(z + h.e + u * h.stride);
         }
     }
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    const int channel = first + threadIdx.x;
+    const bool mine = threadIdx.x < tile && channel < c;
+    const float x0 = mine ? finiteOr0(scalar(x + channel)) : 0.f, weight = mine ? gamma[channel] : 0.f, offset = mine ? beta[channel] : 0.f;
     meet(&counters[2 * blockIdx.x], gridDim.y);
     dependency_trigger();
-    const int tile = V << txLog, first = blockIdx.x * tile;
     double sum, square;
-    totals(partial, gridDim.y, tile, first, c, sum, square, reinterpret_cast<double *>(buffer));
-    const int channel = first + threadIdx.x;
-    if (threadIdx.x < tile && channel < c) {
-        const Moments m = moments(sum, square, finiteOr0(scalar(x + channel)), rows, eps, unbiased);
+    totals<V>(partial, gridDim.y, tile, first, c, sum, square, buffer);
+    if (mine) {
+        const Moments m = moments(sum, square, x0, rows, eps, unbiased);
         coef[0][threadIdx.x] = m.mean;
-        coef[1][threadIdx.x] = __fmul_rn(gamma[channel], m.invstd);
-        coef[2][threadIdx.x] = beta[channel];
+        coef[1][threadIdx.x] = __fmul_rn(weight, m.invstd);
+        coef[2][threadIdx.x] = offset;
         if (blockIdx.y == 0) {
             mean[channel] = m.mean;
             invstd[channel] = m.invstd;
@@ -518,7 +556,7 @@ template <typename T, int V, bool RELU, bool DZ>
 __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,
                                          T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c,
                                          int txLog, int each) {
-    __shared__ __align__(16) float buffer[16 * 32 * 2 * V < 4 * STATS_THREADS ? 4 * STATS_THREADS : 16 * 32 * 2 * V];
+    __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     __shared__ __align__(16) float coef[3][32 * V];
     dependency_wait();
     const Held<V> h(rows, c, txLog, each);
@@ -557,16 +595,17 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
         }
     }
     blockSums<V>(s, p, txLog, c, partial, buffer);
+    const int tile = V << txLog, first = blockIdx.x * tile;
+    const int channel = first + threadIdx.x;
+    const bool mine = threadIdx.x < tile && channel < c;
+    const double i = mine ? invstd[channel] : 0.f, weight = mine ? gamma[channel] : 0.f;
     meet(&counters[2 * blockIdx.x], gridDim.y);
     dependency_trigger();
-    const int tile = V << txLog, first = blockIdx.x * tile;
     double sum, product;
-    totals(partial, gridDim.y, tile, first, c, sum, product, reinterpret_cast<double *>(buffer));
-    const int channel = first + threadIdx.x;
-    if (threadIdx.x < tile && channel < c) {
-        const double i = invstd[channel], n = rows;
+    totals<V>(partial, gridDim.y, tile, first, c, sum, product, buffer);
+    if (mine) {
+        const double f = weight * i, n = rows;
         product *= i;
-        const double f = (double)gamma[channel] * i;
         coef[0][threadIdx.x] = (float)f;
         coef[1][threadIdx.x] = (float)(-f * i * product / n);
         coef[2][threadIdx.x] = (float)(-f * sum / n);
@@ -636,9 +675,6 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
         bnBwdOne<T, V, true, true>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c, txLog, each); \
     }
 
-NORM_ONE(f32x4, float, 4)
-NORM_ONE(f16x8, __half, 8)
-
 #define NORM(S, T, V)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
         bn_stats_##S(const T *x, float *mean, float *invstd, float *statMean, float *statVar, float *partial, u32 *counters,       \
@@ -703,31 +739,3 @@ NORM_ONE(f16x8, __half, 8)
                               int c, int txLog) {                                                                                 \
         bnBwdApply<T, V, true>(x, g, mask, mean, coef, dx, rows, c, txLog);                                                        \
     }
-
-NORM(f32x4, float, 4)
-NORM(f32x1, float, 1)
-NORM(f16x8, __half, 8)
-NORM(f16x1, __half, 1)
-
-// Where a batch norm's vectors lie, as element offsets; passed by value.
-#define MAX_NORMS 96
-struct NormSpans {
-    int count;
-    int gamma[MAX_NORMS], beta[MAX_NORMS], mean[MAX_NORMS], var[MAX_NORMS], scale[MAX_NORMS], bias[MAX_NORMS], c[MAX_NORMS];
-};
-
-// Grid: one block a norm. Scale and bias of inference.
-extern "C" __global__ void __launch_bounds__(256)
-    bn_infer(const float *params, const float *running, float *inf, float eps, const __grid_constant__ NormSpans spans) {
-    dependency_wait();
-    const int n = blockIdx.x;
-    const int gamma = spans.gamma[n], beta = spans.beta[n], mean = spans.mean[n], var = spans.var[n];
-    const int scale = spans.scale[n], bias = spans.bias[n], c = spans.c[n];
-    for (int i = threadIdx.x; i < c; i += blockDim.x) {
-        const float invstd = (float)(1.0 / sqrt((double)running[var + i] + (double)eps));
-        const float s = __fmul_rn(params[gamma + i], invstd);
-        inf[scale + i] = s;
-        inf[bias + i] = __fsub_rn(params[beta + i], __fmul_rn(running[mean + i], s));
-    }
-    dependency_trigger();
-}

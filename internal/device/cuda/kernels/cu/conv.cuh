@@ -9,6 +9,7 @@
 // is walked in order; where the tiles alone do not fill the chip it is cut into
 // gridDim.z equal parts whose FP32 partial results split_sum adds in order.
 // Padding is a 0 that is multiplied like any other element.
+#pragma once
 #include "common.cuh"
 
 #define CONV_THREADS 256
@@ -287,11 +288,6 @@ __device__ __forceinline__ void convBwdFilter(const T *x, const T *dy, T *dw, fl
         convBwdFilter<T, VEC>(x, dy, dw, partial, GEOMETRY);                                                          \
     }
 
-CONV(f32x4, float, true)
-CONV(f32x1, float, false)
-CONV(f16x4, __half, true)
-CONV(f16x1, __half, false)
-
 // split_sum adds the parts of a split product in order, adds the bias of the
 // column and stores. Bytes: 4*parts read an element.
 template <typename T>
@@ -306,34 +302,8 @@ __device__ __forceinline__ void splitSum(const float *partial, const float *bias
         write<T, 1>(y + i, f);
     }
 }
-extern "C" __global__ void __launch_bounds__(CONV_THREADS)
-    split_sum_f32(const float *partial, const float *bias, float *y, u64 n, int parts, int cols) {
-    splitSum<float>(partial, bias, y, parts, n, cols);
-}
-extern "C" __global__ void __launch_bounds__(CONV_THREADS)
-    split_sum_f16(const float *partial, const float *bias, __half *y, u64 n, int parts, int cols) {
-    splitSum<__half>(partial, bias, y, parts, n, cols);
-}
-
-// column_sums: the gradient of a bias, the sum of each column of dy [n][k]. 32
-// columns a block; eight threads a column add rows t, t+8, ... in order, then
-// the eight in order.
-template <typename T>
-__device__ __forceinline__ void columnSums(const T *dy, float *db, int n, int k) {
-    __shared__ float buffer[8][32];
-    dependency_wait();
-    const int lane = threadIdx.x % 32, t = threadIdx.x / 32, column = blockIdx.x * 32 + lane;
-    float sum = 0.f;
-    if (column < k) {
-#pragma unroll 8
-        for (int r = t; r < n; r += 8) sum = __fadd_rn(sum, scalar(dy + (size_t)r * k + column));
+#define SPLIT_SUM(S, T)                                                                                \
+    extern "C" __global__ void __launch_bounds__(CONV_THREADS)                                        \
+        split_sum_##S(const float *partial, const float *bias, T *y, u64 n, int parts, int cols) {    \
+        splitSum<T>(partial, bias, y, parts, n, cols);                                                \
     }
-    buffer[t][lane] = sum;
-    __syncthreads();
-    if (t == 0 && column < k) {
-        for (int i = 1; i < 8; i++) sum = __fadd_rn(sum, buffer[i][lane]);
-        db[column] = sum;
-    }
-}
-extern "C" __global__ void __launch_bounds__(CONV_THREADS) column_sums_f32(const float *dy, float *db, int n, int k) { columnSums<float>(dy, db, n, k); }
-extern "C" __global__ void __launch_bounds__(CONV_THREADS) column_sums_f16(const __half *dy, float *db, int n, int k) { columnSums<__half>(dy, db, n, k); }

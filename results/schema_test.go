@@ -30,6 +30,8 @@ func (d *describer) of(t reflect.Type) map[string]any {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return map[string]any{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[json.RawMessage]():
+		return map[string]any{} // anything
 	case reflect.TypeFor[uint64]():
 		return map[string]any{"type": "integer", "minimum": 0}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,
 		},
+		Setup: badRecords,
 		Condition: func(name string) (bool, error) {
 			if name == "root" {
 				return os.Geteuid() == 0, nil
@@ -47,6 +49,22 @@ func TestScripts(t *testing.T) {
 		},
 		RequireUniqueNames: true,
 	})
+}
+
+// badRecords makes the files that a script cannot hold.
+func badRecords(e *testscript.Env) error {
+	head := `{"schema":{"name":"trbench.record","major":1,"minor":1}`
+	deep := head + `,"x":` + strings.Repeat("[", results.MaxDepth) + strings.Repeat("]", results.MaxDepth) + "}"
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write([]byte(head + "}"))
+	_ = z.Close()
+	huge := filepath.Join(e.WorkDir, "huge.json")
+	return errors.Join(
+		os.WriteFile(filepath.Join(e.WorkDir, "deep.json"), []byte(deep), 0o666),
+		os.WriteFile(filepath.Join(e.WorkDir, "cut.json.gz"), packed.Bytes()[:packed.Len()-6], 0o666),
+		os.WriteFile(huge, nil, 0o666), os.Truncate(huge, 1<<30), // sparse
+	)
 }
 
 // exits N COMMAND... runs a command, expects exit code N, and that what it
@@ -303,5 +321,52 @@ func TestFreeMemory(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: %d bytes, want %d", test.name, got, test.want)
 		}
+	}
+}
+
+// Every example in a help text runs.
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	made := func(args ...string) {
+		if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, args...); code != exitOK {
+			t.Fatalf("%v: exit %d, %s", args, code, stderr)
+		}
+	}
+	made("run", "--batch=2", "--out=base.json")
+	made("run", "--batch=2", "--out=head.json")
+	ran := 0
+	for _, cmd := range newRootCmd(&Env{Args: []string{}}).Commands() {
+		for line := range strings.Lines(cmd.Example) {
+			line, _, _ = strings.Cut(line, " | ") // what others do with the output
+			words := strings.Fields(line)
+			if len(words) == 0 {
+				continue
+			}
+			if strings.Contains(line, "--resume=good.json") {
+				interrupt(t, filepath.Join(dir, "good.json"))
+			}
+			if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, words[1:]...); code != exitOK || words[0] != "trbench" {
+				t.Errorf("%s: exit %d, %s", strings.TrimSpace(line), code, stderr)
+			}
+			ran++
+		}
+	}
+	if ran < 8 {
+		t.Errorf("%d examples ran", ran)
+	}
+}
+
+// interrupt makes a record look like one of a run that did not end.
+func interrupt(t *testing.T, file string) {
+	t.Helper()
+	r, err := results.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Status = results.Incomplete
+	last := &r.Cells[len(r.Cells)-1]
+	last.Processes = last.Processes[:1]
+	if _, err := results.Write(file, r); err != nil {
+		t.Fatal(err)
 	}
 }

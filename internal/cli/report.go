@@ -53,6 +53,9 @@ func (o *reportOptions) run(files []string) error {
 		}
 		records = append(records, report.Named{Name: filepath.Base(f), Record: r})
 	}
+	if err := comparable(records); err != nil {
+		return err
+	}
 	if o.out == "" {
 		return o.print(records)
 	}
@@ -72,6 +75,30 @@ func (o *reportOptions) run(files []string) error {
 		out.linef("not drawn: %s", n)
 	}
 	return out.err
+}
+
+// comparable refuses records that have nothing to do with each other: every
+// one must share a cell with the first.
+func comparable(records []report.Named) error {
+	first := records[0]
+	have := map[results.CellKey]bool{}
+	for _, c := range first.Record.Cells {
+		have[c.Key] = true
+	}
+	for _, r := range records[1:] {
+		shared := len(r.Record.Cells) == 0
+		for _, c := range r.Record.Cells {
+			shared = shared || have[c.Key]
+		}
+		if !shared {
+			return &bench.InputError{
+				Name:   "record " + r.Name,
+				Reason: fmt.Sprintf("has no cell in common with %s, so there is nothing to set side by side", first.Name),
+				Hint:   "make a report of each",
+			}
+		}
+	}
+	return nil
 }
 
 // print writes one text format to stdout.

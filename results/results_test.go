@@ -223,6 +223,61 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
+// A name that ends in .gz is packed; the same record gives the same bytes.
+func TestPacked(t *testing.T) {
+	dir := t.TempDir()
+	var files [][]byte
+	for _, name := range []string{"a.json.gz", "b.json.gz"} {
+		path := filepath.Join(dir, name)
+		if _, err := Write(path, sample()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadFile(path)
+		if err != nil || !reflect.DeepEqual(got, sample()) {
+			t.Errorf("read back %+v (%v)", got, err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, b)
+	}
+	if !bytes.Equal(files[0], files[1]) || len(files[0]) > len(encoded(t, sample()))/2 {
+		t.Errorf("%d and %d bytes", len(files[0]), len(files[1]))
+	}
+}
+
+// What unpacks to too much is refused before it fills the memory.
+func TestPackedBomb(t *testing.T) {
+	if testing.Short() {
+		t.Skip("unpacks 256 MiB")
+	}
+	path := filepath.Join(t.TempDir(), "bomb.gz")
+	if err := os.WriteFile(path, pack(bytes.Repeat([]byte(" "), MaxBytes+1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "is larger than the limit") {
+		t.Error(err)
+	}
+}
+
+func TestSignedMetricsMayBeNegative(t *testing.T) {
+	for _, d := range Definitions() {
+		r := sample()
+		r.Cells[0].Configurations[0].Metrics = []Metric{NewMetric(d.Name, []Sample{{Value: -1}})}
+		if err := r.check(); (err == nil) != d.Signed {
+			t.Errorf("%s of -1: %v", d.Name, err)
+		}
+	}
+}
+
+func TestByProcess(t *testing.T) {
+	m := Metric{Samples: []Sample{{Process: 2, Value: 5}, {Process: 0, Value: 1}, {Process: 2, Value: 4}}}
+	if got := m.ByProcess(); !reflect.DeepEqual(got, [][]float64{{1}, {5, 4}}) {
+		t.Errorf("%v", got)
+	}
+}
+
 func TestWriteThroughLink(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	target, link := filepath.Join(other, "r.json"), filepath.Join(dir, "link.json")

@@ -331,7 +331,7 @@ func (f *family) stepTime() ([]Picture, string) {
 		p.undrawn(bad, "step time")
 		p.say(iv.sentence("the median"))
 		p.set(lines{
-			xTitle: "batch (images a GPU and step)", yTitle: "step time (" + u.name + "), less is better",
+			xTitle: "batch (images a rank and step)", yTitle: "step time (" + u.name + "), less is better",
 			x: countsX(ss), y: logAxis(yValues(ss), 2), series: ss,
 		})
 		return &p, ""
@@ -407,7 +407,7 @@ func (f *family) speedUp() ([]Picture, string) {
 			base = labels(append(bases, bases[0]))[bases[0]]
 		}
 		p.set(lines{
-			xTitle: "batch (images a GPU and step)", yTitle: "speed-up: step time of " + base + " over that of the line (times), more is better",
+			xTitle: "batch (images a rank and step)", yTitle: "speed-up: step time of " + base + " over that of the line (times), more is better",
 			x: countsX(ss), y: logAxis(append(yValues(ss), 1), 1.3), series: ss, rules: []rule{{1, "as fast as " + base}},
 		})
 		return &p, ""

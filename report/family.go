@@ -57,9 +57,15 @@ func (s sources) families() (out []*family, absent []string) {
 		if failed(cell) {
 			f.notes = append(f.notes, fmt.Sprintf("Batch %d on %s failed; drawn is what its finished processes measured.", cell.Key.Batch, f.ranksWord(cell.Key.GPUs)))
 		}
+		for _, w := range cell.Warnings {
+			f.notes = append(f.notes, fmt.Sprintf("Warning, batch %d on %s: %s [%s]", cell.Key.Batch, f.ranksWord(cell.Key.GPUs), plain(w.Text), plain(w.Code)))
+		}
 		f.cells = append(f.cells, cell)
 		if !slices.Contains(f.srcs, src) {
 			f.srcs = append(f.srcs, src)
+			for _, w := range src.record.Warnings {
+				f.notes = append(f.notes, fmt.Sprintf("Warning: %s [%s]", plain(w.Text), plain(w.Code)))
+			}
 		}
 	}
 	for cell, src := range s.cells {
@@ -274,6 +280,15 @@ func labels(keys []results.ConfigurationKey) map[results.ConfigurationKey]string
 			s += ", " + o.text(k)
 		}
 		out[k] = s
+	}
+	// Long names are shortened where they are drawn and may then look alike.
+	for _, s := range out {
+		if len([]rune(s)) > 36 {
+			for i, k := range keys {
+				out[k] = fmt.Sprintf("%d: %s", i+1, out[k])
+			}
+			break
+		}
 	}
 	return out
 }

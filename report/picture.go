@@ -42,6 +42,8 @@ const (
 	margin       = 12
 	// bodyHeight makes a plot of lines about 500 pixels high in all.
 	bodyHeight = 290
+	// maxHead is how many lines one sentence of the head may take.
+	maxHead = 3
 	// maxFoot is how many notes are drawn; the caller is told all.
 	maxFoot = 5
 )
@@ -97,7 +99,12 @@ func (p Picture) head() []textLine {
 	const width = pictureWidth - 2*margin
 	var out []textLine
 	add := func(s string, style draw.TextStyle) {
-		for _, l := range wrap(s, style, width) {
+		lines := wrap(s, style, width)
+		if len(lines) > maxHead {
+			lines = lines[:maxHead]
+			lines[maxHead-1] = fit(lines[maxHead-1]+" ...", style, width)
+		}
+		for _, l := range lines {
 			out = append(out, textLine{l, style})
 		}
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -70,11 +71,11 @@ func keys(src *source, cell *results.Cell, cols []column) []string {
 	return line
 }
 
-// headlines is a line a cell: the speed-up, its interval, and what it
-// consists of. A cell of a CPU has none, whatever its record says.
+// headlines is a line a cell: the speed-up with its interval, or why there is
+// none. A cell of a CPU has no line, whatever its record says.
 func (s sources) headlines() section {
-	g, cols := s.comparison("base", "best captured", "speed-up", "low", "high", "processes", "fewer joins", "x fewer launches", "remarks")
-	g.Left, g.LeftEnd = len(g.Header)-7, 1
+	g, cols := s.comparison("base", "best captured", "speed-up", "low", "high", "processes", "remarks")
+	g.Left, g.LeftEnd = len(g.Header)-5, 1
 	for cell, src := range s.cells {
 		h := &cell.Headline
 		if onCPU(cell) || h.Ratio == nil && h.Withheld == "" {
@@ -94,24 +95,10 @@ func (s sources) headlines() section {
 				remarks = append(remarks, "the interval holds 1: no difference shown")
 			}
 		}
-		if sp := h.Split; sp != nil {
-			line = append(line, ranged(sp.Joins), ranged(sp.Launches))
-			remarks = append(remarks, "split of "+name(sp.Total.Other)+" over "+name(sp.Total.Base)+": "+factor(sp.Total.Value),
-				"interaction "+ranged(sp.Interaction))
-		} else {
-			line = append(line, "-", "-")
-			if h.SplitWithheld != "" {
-				remarks = append(remarks, "no split: "+plain(h.SplitWithheld))
-			}
+		if h.Split == nil && h.SplitWithheld != "" {
+			remarks = append(remarks, "no split: "+plain(h.SplitWithheld))
 		}
-		text := ""
-		for i, r := range remarks {
-			if i > 0 {
-				text += "; "
-			}
-			text += r
-		}
-		g.Rows = append(g.Rows, append(line, text))
+		g.Rows = append(g.Rows, append(line, strings.Join(remarks, "; ")))
 	}
 	return section{title: "Headline: step time of eager over the best captured configuration", grid: g, lines: intervalKinds(s, func(c *results.Cell) []*results.Ratio {
 		if c.Headline.Ratio == nil || onCPU(c) {
@@ -119,6 +106,22 @@ func (s sources) headlines() section {
 		}
 		return []*results.Ratio{c.Headline.Ratio}
 	})}
+}
+
+// splits is a line a cell: the speed-up as a product of fewer joins and fewer
+// launches. The product is the total, since each is a mean over both orders.
+func (s sources) splits() section {
+	g, cols := s.comparison("base", "other", "total", "= fewer joins", "x fewer launches", "interaction")
+	g.Left = len(g.Header) - 4
+	for cell, src := range s.cells {
+		sp := cell.Headline.Split
+		if onCPU(cell) || sp == nil {
+			continue
+		}
+		g.Rows = append(g.Rows, append(keys(src, cell, cols), name(sp.Total.Base), name(sp.Total.Other),
+			ranged(sp.Total), ranged(sp.Joins), ranged(sp.Launches), ranged(sp.Interaction)))
+	}
+	return section{title: "Split: what of the speed-up comes from fewer joins and what from fewer launches", grid: g}
 }
 
 func logs(r *results.Ratio) string {

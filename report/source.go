@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,12 +132,21 @@ func (s *sources) compare() {
 		first := s.list[0].fact(name)
 		return !slices.ContainsFunc(s.list, func(o *source) bool { return o.fact(name) != first })
 	})
-	// A fact that splits the records as an earlier one does says nothing new.
+	// Facts that split the records each in its own way come first; one that
+	// splits them as another does says why, if there is room.
 	var partitions []string
+	chosen := map[string]bool{}
 	for _, name := range differ {
-		p := s.partition(name)
-		if len(s.columns) < maxColumns && !slices.Contains(partitions, p) {
-			s.columns, partitions = append(s.columns, name), append(partitions, p)
+		if p := s.partition(name); len(partitions) < maxColumns && !slices.Contains(partitions, p) {
+			partitions, chosen[name] = append(partitions, p), true
+		}
+	}
+	for _, name := range differ {
+		if len(chosen) < maxColumns {
+			chosen[name] = true
+		}
+		if chosen[name] {
+			s.columns = append(s.columns, name)
 		} else {
 			s.further = append(s.further, name)
 		}
@@ -197,6 +207,7 @@ func orDash(s string) string {
 // plain is text fit for one line of any output: a record may come from
 // anywhere, and a worker's stderr holds whatever a library wrote.
 func plain(s string) string {
+	s = escapes.ReplaceAllString(s, "")
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):
@@ -208,6 +219,9 @@ func plain(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 	return strings.Join(strings.Fields(s), " ")
 }
+
+// escapes are a terminal's colours and cursor movements.
+var escapes = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
 
 // failed tells whether a cell did not come to its end. Records built before
 // the status existed have none.

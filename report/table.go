@@ -49,17 +49,16 @@ type section struct {
 	lines []string
 }
 
-// sections are the figures, then headline and ratios where the records carry
+// sections are the figures, then headline, split and ratios where the records carry
 // any. The figures come with everything that casts doubt on them, so a reader
 // who stops there has seen it.
 func (s sources) sections() []section {
 	out := []section{{"Figures", s.figures(), slices.Concat(
 		s.intervalLine(), s.evidence(), s.failures(), s.warnings(), s.notes(), s.lines())}}
-	if t := s.headlines(); len(t.grid.Rows) > 0 {
-		out = append(out, t)
-	}
-	if t := s.ratios(); len(t.grid.Rows) > 0 {
-		out = append(out, t)
+	for _, t := range []section{s.headlines(), s.splits(), s.ratios()} {
+		if len(t.grid.Rows) > 0 {
+			out = append(out, t)
+		}
 	}
 	return out
 }

@@ -81,16 +81,3 @@ func percent(share float64) string {
 // exact is the shortest text that reads back as the same number: for formats
 // that programs read.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
-// show writes a value in its unit.
-func show(v float64, unit string) string {
-	switch {
-	case !finite(v):
-		return "-"
-	case unit == "ns":
-		return Duration(v)
-	case unit == "":
-		return digits(v)
-	}
-	return digits(v) + " " + unit
-}

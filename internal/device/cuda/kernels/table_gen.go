@@ -5,7 +5,7 @@ package kernels
 // What the PTX was made from and how.
 const (
 	// SourceHash is the SHA-256 of the normalised sources.
-	SourceHash      = "3f7f6b583b4a2e31b143abdb10732c8d0a03787dee253748af57e9e0dcb6fbaa"
+	SourceHash      = "99caa335cd1b51a1d86b49e7c472339cab7494fabe0f71d9337c41ca432a54ed"
 	CompilerVersion = "11.8.89"
 	CompilerCommand = "nvcc -ptx -arch=compute_80|compute_90 -std=c++17 -fmad=false (conv_*.cu: -fmad=true)"
 )

@@ -440,21 +440,25 @@ __device__ __forceinline__ void bnBwdApply(const T *x, const T *g, const u8 *mas
 #define ONE_ROWS 8
 
 // meet waits until all n blocks of a tile are here, with all they wrote visible.
-// The last to leave puts the two counters back to 0.
+// leave, once a block has met and needs nothing more, puts the two counters back
+// to 0 when it is the last; nobody waits for it.
 __device__ __forceinline__ void meet(u32 *counters, u32 n) {
     __syncthreads();
+    if (n == 1) return;
     if (threadIdx.x == 0) {
         addOrdered(&counters[0], 1u);
         u32 here;
         do {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(here) : "l"(counters) : "memory");
         } while (here < n);
-        if (addOrdered(&counters[1], 1u) == n - 1) {
-            counters[0] = 0;
-            counters[1] = 0;
-        }
     }
     __syncthreads();
+}
+__device__ __forceinline__ void leave(u32 *counters, u32 n) {
+    if (n > 1 && threadIdx.x == 0 && atomicAdd(&counters[1], 1u) == n - 1) {
+        counters[0] = 0;
+        counters[1] = 0;
+    }
 }
 
 // Rows of one thread: u*rows of a block apart, from the block's part of them on.
@@ -550,6 +554,7 @@ __device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma
         for (int j = 0; j < V; j++) a[j] = a[j] <= floor ? floor : a[j];
         write<T, V>(y + h.e + u * h.stride, a);
     }
+    leave(&counters[2 * blockIdx.x], gridDim.y);
 }
 
 template <typename T, int V, bool RELU, bool DZ>
@@ -631,6 +636,7 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
         }
         write<T, V>(dx + h.e + u * h.stride, a);
     }
+    leave(&counters[2 * blockIdx.x], gridDim.y);
 }
 
 #define NORM_ONE(S, T, V)                                                                                                          \

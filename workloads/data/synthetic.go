@@ -33,13 +33,28 @@ func imageNumber(rank, ranks, index, batch, i int) uint64 {
 	return (uint64(index)*uint64(ranks)+uint64(rank))*uint64(batch) + uint64(i)
 }
 
+// random cuts each image out of one pool of noise at a place of its own, so
+// that filling a batch costs a copy, as it does a loader whose workers decode
+// elsewhere, and not the making of noise.
 type random struct {
 	seed    uint64
 	classes int
+	pool    []byte
 }
 
+// poolBytes is the size of the noise. An image larger than that repeats it.
+const poolBytes = 4 << 20
+
 // NewRandom returns uniform bytes as images and uniform labels below classes.
-func NewRandom(seed uint64, classes int) Source { return random{seed, max(classes, 1)} }
+// Two images may share bytes, at different places.
+func NewRandom(seed uint64, classes int) Source {
+	r := random{seed, max(classes, 1), make([]byte, poolBytes)}
+	g := stream{mix(seed ^ 0x6e6f697365)}
+	for at := 0; at < poolBytes; at += 8 {
+		binary.LittleEndian.PutUint64(r.pool[at:], g.next())
+	}
+	return r
+}
 
 func (r random) Name() string                      { return Random }
 func (r random) Classes() int                      { return r.classes }
@@ -50,17 +65,11 @@ func (r random) Fill(split Split, rank, ranks, index, batch, resolution int, ima
 	for i := range batch {
 		g := key(r.seed, split, imageNumber(rank, ranks, index, batch, i))
 		putLabel(labels, i, int(g.next()%uint64(r.classes)))
-		fillBytes(&g, images[i*size:(i+1)*size])
+		at := int(g.next() % poolBytes)
+		for image := images[i*size : (i+1)*size]; len(image) > 0; at = 0 {
+			image = image[copy(image, r.pool[at:]):]
+		}
 	}
-}
-
-func fillBytes(g *stream, b []byte) {
-	for ; len(b) >= 8; b = b[8:] {
-		binary.LittleEndian.PutUint64(b, g.next())
-	}
-	var tail [8]byte
-	binary.LittleEndian.PutUint64(tail[:], g.next())
-	copy(b, tail[:])
 }
 
 func putLabel(labels []byte, i, label int) {

@@ -308,7 +308,7 @@ func (b benchSession) Executor(k results.ConfigurationKey) (bench.Executor, erro
 	if err != nil {
 		return nil, err
 	}
-	return x, nil
+	return b.asBench(x), nil
 }
 
 // Bench returns the session as the harness drives it.

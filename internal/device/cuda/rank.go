@@ -36,6 +36,7 @@ type rank struct {
 	built   map[string]*dnn.Plan
 	states  [workloads.NumStreams]*dnn.Stream
 
+	timer    *timer
 	ops      []*op
 	events   []*event
 	cap      *capture
@@ -168,6 +169,9 @@ func (r *rank) release() error {
 	}
 	if r.builder != nil {
 		try(r.builder.Close())
+	}
+	if r.timer != nil {
+		try(r.timer.close(r.api))
 	}
 	for _, e := range r.events {
 		try(r.api.EventDestroy(e.h))

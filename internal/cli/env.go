@@ -19,11 +19,13 @@ type Env struct {
 	Stderr  io.Writer
 	// Terminal says that Stderr is watched by a person.
 	Terminal bool
-	Args     []string // without the program's name
-	Getenv   func(string) string
-	WorkDir  string // what relative file names on the command line are relative to
-	Now      func() time.Time
-	Engine   Engine
+	// Columns is the terminal's width now; nil, or 0, is unknown.
+	Columns func() int
+	Args    []string // without the program's name
+	Getenv  func(string) string
+	WorkDir string // what relative file names on the command line are relative to
+	Now     func() time.Time
+	Engine  Engine
 	// Program is the file to start for worker processes, and Name what it is
 	// called as. Without a program replicates run in this process.
 	Program, Name string

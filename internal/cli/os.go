@@ -30,11 +30,20 @@ func OS() *Env {
 	}
 	return &Env{
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
-		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
-		WorkDir:  dir, Now: time.Now, Engine: NewEngine(os.Getenv, Libraries{
+		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Columns: columns,
+		WorkDir: dir, Now: time.Now, Engine: NewEngine(os.Getenv, Libraries{
 			Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
 		}), Program: self, Name: os.Args[0], Machine: thisMachine,
 	}
+}
+
+// columns is the width of the terminal on stderr, 0 if there is none.
+func columns() int {
+	n, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // thisMachine reads and calibrates the machine this runs on, in about a tenth

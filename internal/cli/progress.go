@@ -21,6 +21,7 @@ type watch struct {
 	now   func() time.Time
 	drawn time.Time
 	cell  int
+	width func() int // of the terminal
 }
 
 // barSteps is how finely the bar moves; drawEvery how often, at most: drawing
@@ -31,7 +32,7 @@ const (
 )
 
 func newWatch(env *Env, plan bench.Plan) *watch {
-	w := &watch{out: env.Stderr, now: env.Now, cell: -1}
+	w := &watch{out: env.Stderr, now: env.Now, cell: -1, width: env.Columns}
 	if env.Terminal {
 		w.bar = progressbar.NewOptions(barSteps,
 			progressbar.OptionSetWriter(env.Stderr), progressbar.OptionSetPredictTime(false),
@@ -74,17 +75,35 @@ func (w *watch) tell(p bench.Progress) {
 		return
 	}
 	w.drawn = now
-	w.bar.Describe(line(p))
+	w.bar.Describe(w.fit(line(p)))
 	_ = w.bar.Set(min(int(p.Done*barSteps), barSteps-1)) // the last step ends the bar
+}
+
+// barColumns are what the bar itself takes; defaultColumns a terminal that does
+// not say how wide it is.
+const (
+	barColumns     = 32
+	defaultColumns = 100
+)
+
+// fit cuts a line to what is left beside the bar.
+func (w *watch) fit(text string) string {
+	columns := defaultColumns
+	if w.width != nil {
+		if n := w.width(); n > 0 {
+			columns = n
+		}
+	}
+	return text[:min(len(text), max(columns-barColumns, 0))] // ASCII, as all names here
 }
 
 // line is what stands beside the bar.
 func line(p bench.Progress) string {
-	text := fmt.Sprintf("%s, process %d of %d%s; %s", bench.CellName(p.Key), p.Process+1, p.Processes, estimates(p), p.Phase)
+	text := ""
 	if p.Left > 0 {
-		text += fmt.Sprintf("; %s left", p.Left.Round(time.Second))
+		text = fmt.Sprintf("%s left; ", p.Left.Round(time.Second))
 	}
-	return text
+	return text + fmt.Sprintf("%s, process %d of %d%s; %s", bench.CellName(p.Key), p.Process+1, p.Processes, estimates(p), p.Phase)
 }
 
 // maxEstimates fit a line.

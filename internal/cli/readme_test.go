@@ -50,7 +50,7 @@ func sessions(lines []string) []session {
 // 1.02 ms tomorrow.
 var (
 	recordName = regexp.MustCompile(`trbench-[0-9TZ]+-[0-9a-f]+\.json`)
-	number     = regexp.MustCompile(`\d+(\.\d+)?( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?`)
+	number     = regexp.MustCompile(`[<>]?\d+(\.\d+)?( (ns|us|ms|s|B|KiB|MiB|GiB)\b)?`)
 	rule       = regexp.MustCompile(`-{3,}`)
 	blanks     = regexp.MustCompile(` +`)
 )
@@ -60,7 +60,7 @@ var (
 func mask(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "Warning ") {
+		if strings.HasPrefix(line, "Warning") {
 			continue
 		}
 		line = recordName.ReplaceAllString(strings.TrimSpace(line), "trbench-#.json")

@@ -98,8 +98,8 @@ func TestSchedule(t *testing.T) {
 			"ZERO_GRAD; FIRST_LAYER_FWD_B; feed A; TRANSFER_A; COMP_1<-UPDATE; DEEP_FWD_BWD; FIRST_LAYER_BWD_B; UPDATE<-COMP_1; TRANS<-COMP_1; " +
 				"ACCUM_METRICS; NAN_CHECK_AND_GRAD_SCALING; UPDATE_STATS; control; OPTIMIZER; COMP_1<-TRANS; COMP_1<-UPDATE"},
 		{"last step", small, Segment{Phase: TrainStep, Half: B, Variant: FinalLast},
-			"ZERO_GRAD; FIRST_LAYER_FWD_B; COMP_1<-UPDATE; DEEP_FWD_BWD; FIRST_LAYER_BWD_B; UPDATE<-COMP_1; " +
-				"ACCUM_METRICS_TRAIN_LAST; NAN_CHECK_AND_GRAD_SCALING; UPDATE_STATS; control; OPTIMIZER; TRANS<-COMP_1; COMP_1<-UPDATE"},
+			"ZERO_GRAD; FIRST_LAYER_FWD_B; COMP_1<-UPDATE; DEEP_FWD_BWD; FIRST_LAYER_BWD_B; UPDATE<-COMP_1; TRANS<-COMP_1; " +
+				"ACCUM_METRICS_TRAIN_LAST; NAN_CHECK_AND_GRAD_SCALING; UPDATE_STATS; control; OPTIMIZER; COMP_1<-UPDATE"},
 		{"epoch begin", small, Segment{Phase: EpochBegin, Variant: BeginFull}, "CLEAR_METRICS; feed A; TRANSFER_A; COMP_1<-TRANS"},
 		{"epoch end", full, Segment{Phase: EpochEnd, Variant: BeginLast}, "VAL_RESULT_COMM"},
 		{"validation begin", full, Segment{Phase: ValBegin, Variant: ValFull}, "CLEAR_METRICS; UPDATE_BN_INF_PARAMS; CAST_EMA_FP32_TO_FP16"},

@@ -8,18 +8,19 @@ import (
 
 // A Sequence is a run of segments with event joins, for the hazard check: it
 // knows from the schedule what is ordered and from the regions what must be.
-// The two are found independently of each other.
+// The two are found independently of each other, once, when it is made.
 type Sequence struct {
-	w      *Workload
-	steps  []seqStep
-	labels []string // of segments
+	w         *Workload
+	control   Control
+	steps     []seqStep
+	labels    []string // of segments
+	conflicts []conflict
 }
 
 // seqStep is an item of work, or an edge.
 type seqStep struct {
 	segment int
-	item    bool
-	edge    bool
+	kind    stepKind
 	stream  Stream // of the item; the waiter of an edge
 	waited  Stream
 	at      int // edge: steps index of the point waited for; -1: the waited stream as it is now
@@ -27,8 +28,16 @@ type seqStep struct {
 	id      SubGraph
 	variant Variant
 	half    Half
-	host    bool // a feed of a pinned half
 }
+
+type stepKind uint8
+
+const (
+	stepEdge    stepKind = iota
+	stepRun              // a sub-graph
+	stepFeed             // the host fills a pinned half
+	stepControl          // the host reads and writes the scalars
+)
 
 // Edge is an ordering edge of a sequence: Waiter's later work waits for
 // Waited's work so far.
@@ -56,38 +65,50 @@ func (h Hazard) Error() string {
 }
 
 // Sequence lays out segments one after another, with every join of the
-// schedule's script, those that [Workload.Schedule] leaves out included.
-func (w *Workload) Sequence(segs []Segment) *Sequence {
-	return w.sequence(segs, w.script)
+// schedule's script, those that [Workload.Schedule] leaves out included. With
+// ControlHost the host's work on the scalars is part of it, behind the host's
+// wait for UPDATE, and the operators are those of host control.
+func (w *Workload) Sequence(segs []Segment, c Control) *Sequence {
+	return w.sequence(segs, c, w.script)
 }
 
 // ScheduledSequence is the same with the joins that modes walk.
-func (w *Workload) ScheduledSequence(segs []Segment) *Sequence {
-	return w.sequence(segs, w.Schedule)
+func (w *Workload) ScheduledSequence(segs []Segment, c Control) *Sequence {
+	return w.sequence(segs, c, w.Schedule)
 }
 
-func (w *Workload) sequence(segs []Segment, actions func(Segment) []Action) *Sequence {
-	q := &Sequence{w: w}
+func (w *Workload) sequence(segs []Segment, c Control, actions func(Segment) []Action) *Sequence {
+	q := &Sequence{w: w, control: c}
 	consumed := [2]int{-1, -1}
 	for i, seg := range segs {
 		q.labels = append(q.labels, fmt.Sprintf("%s %d", seg.Phase, i))
+		add := func(s seqStep) {
+			s.segment = i
+			q.steps = append(q.steps, s)
+		}
 		for _, a := range actions(seg) {
 			switch a.Kind {
 			case ActRun:
-				q.steps = append(q.steps, seqStep{segment: i, item: true, stream: a.SubGraph.Info().Stream, id: a.SubGraph, variant: seg.Variant})
+				add(seqStep{kind: stepRun, stream: a.SubGraph.Info().Stream, id: a.SubGraph, variant: seg.Variant})
 				if a.SubGraph == TransferA || a.SubGraph == TransferB {
 					consumed[a.SubGraph-TransferA] = len(q.steps) - 1
 				}
 			case ActJoin:
-				q.steps = append(q.steps, seqStep{segment: i, edge: true, stream: a.Waiter, waited: a.Waited, at: -1, name: a.Join})
+				add(seqStep{kind: stepEdge, stream: a.Waiter, waited: a.Waited, at: -1, name: a.Join})
 			case ActFeed:
 				if at := consumed[a.Half]; at >= 0 {
-					q.steps = append(q.steps, seqStep{segment: i, edge: true, stream: HOST, waited: TRANS, at: at, name: "pinned"})
+					add(seqStep{kind: stepEdge, stream: HOST, waited: TRANS, at: at, name: "pinned"})
 				}
-				q.steps = append(q.steps, seqStep{segment: i, item: true, stream: HOST, half: a.Half, host: true})
+				add(seqStep{kind: stepFeed, stream: HOST, half: a.Half})
+			case ActControl:
+				if c == ControlHost {
+					add(seqStep{kind: stepEdge, stream: HOST, waited: UPDATE, at: -1, name: "host control"})
+					add(seqStep{kind: stepControl, stream: HOST})
+				}
 			}
 		}
 	}
+	q.findConflicts()
 	return q
 }
 
@@ -100,8 +121,8 @@ func (c *clock) join(o clock) {
 	}
 }
 
-// clocks returns the clock of every step, leaving out the edges in drop.
-func (q *Sequence) clocks(drop map[int]bool) []clock {
+// clocks returns the clock of every step, leaving out the edges marked in drop.
+func (q *Sequence) clocks(drop []bool) []clock {
 	var now [NumStreams + 1]clock
 	out := make([]clock, len(q.steps))
 	for i, s := range q.steps {
@@ -109,13 +130,13 @@ func (q *Sequence) clocks(drop map[int]bool) []clock {
 			now[s.stream].join(now[HOST]) // submitted after what the host has seen
 		}
 		switch {
-		case s.edge && drop[i]:
-		case s.edge && s.at >= 0:
-			now[s.stream].join(out[s.at])
-		case s.edge:
-			now[s.stream].join(now[s.waited])
-		default:
+		case s.kind != stepEdge:
 			now[s.stream][s.stream]++
+		case drop[i]:
+		case s.at >= 0:
+			now[s.stream].join(out[s.at])
+		default:
+			now[s.stream].join(now[s.waited])
 		}
 		out[i] = now[s.stream]
 	}
@@ -128,7 +149,8 @@ func (q *Sequence) ordered(c []clock, a, b int) bool {
 	return c[a][s] <= c[b][s]
 }
 
-// conflict is a pair of items that touch a region, at least one writing.
+// conflict is a pair of items on different streams that touch a region, at
+// least one writing.
 type conflict struct {
 	a, b   int
 	region Region
@@ -139,24 +161,52 @@ func (q *Sequence) Hazards() []Hazard { return q.Without() }
 
 // Without is Hazards with some edges dropped.
 func (q *Sequence) Without(edges ...int) []Hazard {
-	drop := map[int]bool{}
+	var out []Hazard
+	names := map[Region]string{}
+	q.unordered(edges, func(k conflict) bool {
+		name, ok := names[k.region]
+		if !ok {
+			name = q.w.nameOf(k.region)
+			names[k.region] = name
+		}
+		out = append(out, Hazard{q.label(k.a), q.label(k.b), k.region, name})
+		return true
+	})
+	return out
+}
+
+// Notices says whether Without would report anything.
+func (q *Sequence) Notices(edges ...int) bool {
+	found := false
+	q.unordered(edges, func(conflict) bool {
+		found = true
+		return false
+	})
+	return found
+}
+
+// unordered calls yield for the conflicts that nothing orders without some
+// edges, until it says stop.
+func (q *Sequence) unordered(edges []int, yield func(conflict) bool) {
+	drop := make([]bool, len(q.steps))
 	for _, e := range edges {
 		drop[e] = true
 	}
 	c := q.clocks(drop)
-	var out []Hazard
-	for _, k := range q.conflicts() {
-		if !q.ordered(c, k.a, k.b) {
-			out = append(out, Hazard{q.label(k.a), q.label(k.b), k.region, q.w.nameOf(k.region)})
+	for _, k := range q.conflicts {
+		if !q.ordered(c, k.a, k.b) && !yield(k) {
+			return
 		}
 	}
-	return out
 }
 
 func (q *Sequence) label(i int) string {
 	s := q.steps[i]
-	if s.host {
+	switch s.kind {
+	case stepFeed:
 		return fmt.Sprintf("the host's feed of half %s in %s", s.half, q.labels[s.segment])
+	case stepControl:
+		return "the host's control in " + q.labels[s.segment]
 	}
 	return fmt.Sprintf("%s in %s", s.id, q.labels[s.segment])
 }
@@ -165,11 +215,15 @@ func (q *Sequence) label(i int) string {
 type access struct{ reads, writes []Region }
 
 func (q *Sequence) access(s seqStep) access {
-	if s.host {
+	switch s.kind {
+	case stepFeed:
 		return access{writes: []Region{q.w.Tensors[q.w.Known.Pinned[s.half]].Region}}
+	case stepControl: // it has a copy of the rate table
+		r := []Region{q.w.Tensors[q.w.Known.Scalars].Region}
+		return access{r, r}
 	}
 	var a access
-	for _, b := range q.w.Bounds(s.id, s.variant, ControlDevice) {
+	for _, b := range q.w.Bounds(s.id, s.variant, q.control) {
 		a.reads = append(a.reads, b.Reads...)
 		a.writes = append(a.writes, b.Writes...)
 	}
@@ -211,53 +265,60 @@ func clash(a, b []Region) (Region, bool) {
 	return Region{}, false
 }
 
-// conflicts finds all pairs on different streams.
-func (q *Sequence) conflicts() []conflict {
+// findConflicts finds all pairs on different streams. What two items share
+// depends on what they are alone, not on when they run.
+func (q *Sequence) findConflicts() {
 	type key struct {
+		kind stepKind
 		id   SubGraph
 		v    Variant
 		half Half
-		host bool
 	}
-	keys := make([]key, len(q.steps))
-	touched := map[key]access{}
+	index := map[key]int{}
+	var touched []access
+	what := make([]int, len(q.steps)) // index into touched
 	for i, s := range q.steps {
-		if s.item {
-			keys[i] = key{s.id, s.variant, s.half, s.host}
-			if _, ok := touched[keys[i]]; !ok {
-				touched[keys[i]] = q.access(s)
-			}
+		if s.kind == stepEdge {
+			continue
 		}
+		k := key{s.kind, s.id, s.variant, s.half}
+		at, ok := index[k]
+		if !ok {
+			at = len(touched)
+			index[k] = at
+			touched = append(touched, q.access(s))
+		}
+		what[i] = at
 	}
-	type pair struct{ a, b key }
 	type answer struct {
-		r  Region
-		ok bool
+		r         Region
+		known, ok bool
 	}
-	known := map[pair]answer{}
-	var out []conflict
+	n := len(touched)
+	answers := make([]answer, n*n)
 	for j, t := range q.steps {
+		if t.kind == stepEdge {
+			continue
+		}
 		for i, s := range q.steps[:j] {
-			if !s.item || !t.item || s.stream == t.stream {
+			if s.kind == stepEdge || s.stream == t.stream {
 				continue
 			}
-			p := pair{keys[i], keys[j]}
-			ans, ok := known[p]
-			if !ok {
-				x, y := touched[p.a], touched[p.b]
+			ans := &answers[what[i]*n+what[j]]
+			if !ans.known {
+				ans.known = true
+				x, y := touched[what[i]], touched[what[j]]
 				for _, try := range [][2][]Region{{x.writes, y.writes}, {x.writes, y.reads}, {x.reads, y.writes}} {
 					if ans.r, ans.ok = clash(try[0], try[1]); ans.ok {
 						break
 					}
 				}
-				known[p] = ans
 			}
 			if ans.ok {
-				out = append(out, conflict{i, j, ans.r})
+				q.conflicts = append(q.conflicts, conflict{i, j, ans.r})
 			}
 		}
 	}
-	return out
 }
 
 // nameOf names the tensor at the start of a region.
@@ -296,15 +357,15 @@ type Implied struct {
 // Edges splits the sequence's edges: kept ones each order some pair of items
 // that no other kept edge orders; implied ones order nothing beyond the kept.
 func (q *Sequence) Edges() (kept []Edge, implied []Implied) {
-	full := q.clocks(nil)
-	drop := map[int]bool{}
+	drop := make([]bool, len(q.steps))
+	full := q.clocks(drop)
 	for i, s := range q.steps {
-		if !s.edge {
+		if s.kind != stepEdge {
 			continue
 		}
 		drop[i] = true
 		if !q.sameOrder(full, q.clocks(drop)) {
-			delete(drop, i)
+			drop[i] = false
 			kept = append(kept, q.edge(i))
 		}
 	}
@@ -329,7 +390,7 @@ func Dropped(implied []Implied) []int {
 // sameOrder compares the order of items.
 func (q *Sequence) sameOrder(a, b []clock) bool {
 	for i, s := range q.steps {
-		if s.item && a[i] != b[i] {
+		if s.kind != stepEdge && a[i] != b[i] {
 			return false
 		}
 	}
@@ -343,7 +404,7 @@ func (q *Sequence) edge(i int) Edge {
 
 // path finds edges that lead from the last item before edge i on the waited
 // stream to the first item behind it on the waiter.
-func (q *Sequence) path(i int, drop map[int]bool) []Edge {
+func (q *Sequence) path(i int, drop []bool) []Edge {
 	e := q.steps[i]
 	from, to := -1, -1
 	until := i
@@ -351,12 +412,12 @@ func (q *Sequence) path(i int, drop map[int]bool) []Edge {
 		until = e.at + 1
 	}
 	for k := until - 1; k >= 0 && from < 0; k-- {
-		if q.steps[k].item && q.steps[k].stream == e.waited {
+		if q.steps[k].kind != stepEdge && q.steps[k].stream == e.waited {
 			from = k
 		}
 	}
 	for k := i + 1; k < len(q.steps) && to < 0; k++ {
-		if q.steps[k].item && (q.steps[k].stream == e.stream || e.stream == HOST) {
+		if q.steps[k].kind != stepEdge && (q.steps[k].stream == e.stream || e.stream == HOST) {
 			to = k
 		}
 	}
@@ -372,7 +433,7 @@ func (q *Sequence) path(i int, drop map[int]bool) []Edge {
 		if has[HOST] && s.stream != HOST && !has[s.stream] {
 			has[s.stream], reach[s.stream] = true, reach[HOST]
 		}
-		if s.edge && !drop[k] && !has[s.stream] && has[s.waited] && (s.at < 0 || s.at >= from) {
+		if s.kind == stepEdge && !drop[k] && !has[s.stream] && has[s.waited] && (s.at < 0 || s.at >= from) {
 			has[s.stream] = true
 			reach[s.stream] = append(slices.Clone(reach[s.waited]), q.edge(k))
 		}

@@ -76,9 +76,7 @@ func (s *script) train(h Half) {
 	s.run(FirstLayerBwdA + SubGraph(h))
 	s.run(CastDeepGrad, DeepComm)
 	s.join("backward", UPDATE, COMP1)
-	if !last {
-		s.join("consumed", TRANS, COMP1) // this half may be refilled in the next step
-	}
+	s.join("consumed", TRANS, COMP1) // whoever refills a half: the next step or, behind the last, the next epoch
 	s.run(CastFirstGrad, FirstComm)
 	if last {
 		s.run(AccumTrainLast)
@@ -97,9 +95,7 @@ func (s *script) train(h Half) {
 	s.run(OptimizerUpdate, LARSFC, LARSFirstConv, LARSDeepConv)
 	s.join("optimizer", UPDATE, lars...) // weights are new
 	s.run(EMAUpdate, CastMain)
-	if last {
-		s.join("consumed", TRANS, COMP1) // whoever refills either half
-	} else {
+	if !last {
 		s.join("next", COMP1, TRANS)
 	}
 	if !s.stemIndependent() {

@@ -2,6 +2,8 @@ package workloads
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -155,29 +157,50 @@ func TestEveryEdgeIsNeeded(t *testing.T) {
 			lengths = lengths[1:2]
 		}
 		for _, steps := range lengths {
-			t.Run(fmt.Sprintf("%s/steps=%d", name, steps), func(t *testing.T) {
-				w := build1(t, s, Fused)
-				q := w.Sequence(epochs(steps, steps))
-				for _, h := range q.Hazards() {
-					t.Errorf("with all edges: %v", h)
-				}
-				for _, h := range w.ScheduledSequence(epochs(steps, steps)).Hazards() {
-					t.Errorf("as scheduled: %v", h)
-				}
-				kept, implied := q.Edges()
-				gone := Dropped(implied)
-				for _, h := range q.Without(gone...) {
-					t.Errorf("without implied edges: %v", h)
-				}
-				missed := 0
-				for _, e := range kept {
-					if len(q.Without(append(gone, e.Index)...)) == 0 {
-						t.Errorf("dropping %v goes unnoticed", e)
-						missed++
-					}
-				}
-				t.Logf("%d of %d edges reported when dropped; %d implied", len(kept)-missed, len(kept), len(implied))
-			})
+			for _, control := range []Control{ControlDevice, ControlHost} {
+				t.Run(fmt.Sprintf("%s/steps=%d/control=%s", name, steps, control), func(t *testing.T) {
+					everyEdgeIsNeeded(t, build1(t, s, Fused), epochs(steps, steps), control)
+				})
+			}
 		}
 	}
+}
+
+func everyEdgeIsNeeded(t *testing.T, w *Workload, segs []Segment, control Control) {
+	t.Helper()
+	q := w.Sequence(segs, control)
+	for _, h := range q.Hazards() {
+		t.Errorf("with all edges: %v", h)
+	}
+	for _, h := range w.ScheduledSequence(segs, control).Hazards() {
+		t.Errorf("as scheduled: %v", h)
+	}
+	kept, implied := q.Edges()
+	gone := Dropped(implied)
+	for _, h := range q.Without(gone...) {
+		t.Errorf("without implied edges: %v", h)
+	}
+	missed, host := 0, 0
+	for _, e := range kept {
+		without := append(slices.Clone(gone), e.Index)
+		if !q.Notices(without...) {
+			t.Errorf("dropping %v goes unnoticed", e)
+			missed++
+		}
+		if e.Join == "host control" {
+			if host++; host == 1 { // the first such edge: is the host's own work named?
+				found := false
+				for _, h := range q.Without(without...) {
+					found = found || strings.HasPrefix(h.Second, "the host's control in ") && h.Tensor == "scalars"
+				}
+				if !found {
+					t.Errorf("without %v the host's control is not named", e)
+				}
+			}
+		}
+	}
+	if (control == ControlHost) != (host > 0) {
+		t.Errorf("%d of the edges are the host's wait for UPDATE with control %s", host, control)
+	}
+	t.Logf("%d of %d edges reported when dropped; %d implied", len(kept)-missed, len(kept), len(implied))
 }

@@ -9,10 +9,11 @@ import (
 
 // Submit time, sync wait and host time of a step should add up to what a
 // clock around the whole submission saw. They may differ by addUpShare, or by
-// what reading the clocks takes.
+// what lies around the clocks: a few reads of them, with caches that a step has
+// emptied.
 const (
 	addUpShare = 0.02
-	addUpNs    = 500
+	addUpNs    = 1000
 )
 
 // outerClock holds, of each single step, the three clocks' sum and the clock

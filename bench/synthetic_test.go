@@ -128,7 +128,9 @@ func (x *syntheticExecutor) Costs() []results.Phase {
 	return []results.Phase{{Phase: "prepare_operators", Ns: 5}, {Phase: "capture", Ns: 20}, {Phase: "capture_collectives", Ns: 2},
 		{Phase: "instantiate", Ns: 3}}
 }
-func (x *syntheticExecutor) Captures() results.Captures { return results.Captures{Captures: 1, Replays: 2} }
+func (x *syntheticExecutor) Captures() results.Captures {
+	return results.Captures{Captures: 1, Replays: 2}
+}
 
 // eventExecutor has events, and so a launch overhead.
 type eventExecutor struct {

@@ -147,15 +147,20 @@ func TestDevicesAgree(t *testing.T) {
 		t.Skip("needs a GPU: TRBENCH_GPU=1")
 	}
 	for _, c := range []struct {
-		spec  workloads.Spec
-		steps int
-		limit float64
+		spec   workloads.Spec
+		steps  int
+		limit  float64
+		slopes float64 // the limit for gradients and momentum
 	}{
-		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 1, 1e-4},
-		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 5, 1e-3},
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 1, 1e-4},
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 1e-3},
-		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 1, 1e-4},
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 1, 1e-4, 1e-4},
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 5, 1e-3, 1e-3},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 1, 1e-4, 1e-4},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 1e-3, 1e-3},
+		// 50 layers deep a rounding error moves some values across a ReLU's zero:
+		// raising the stem's weights by one unit in the last place changes the
+		// CPU's own gradients by 0.005 to 0.03 (8 trials). What does not hang on
+		// slopes is held to 1e-4.
+		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 1, 1e-4, 0.1},
 	} {
 		for _, d := range devicetest.All() {
 			t.Run(fmt.Sprintf("%s/%s/steps=%d", d.Name, c.spec.Model, c.steps), func(t *testing.T) {
@@ -179,25 +184,33 @@ func TestDevicesAgree(t *testing.T) {
 					}
 					w = s.Workload()
 				}
-				worst, name := 0.0, ""
-				var names []string
+				var values, slopes []string
 				for _, p := range w.Parameters() {
-					names = append(names, p, "grad:"+p, "momentum:"+p, "ema:"+p)
+					values = append(values, p, "ema:"+p)
+					slopes = append(slopes, "grad:"+p, "momentum:"+p)
 				}
 				for _, n := range w.Norms() {
-					names = append(names, n+".running_mean", n+".running_var")
+					values = append(values, n+".running_mean", n+".running_var")
 				}
-				for _, n := range names {
-					if e := relative(st[1].Tensor(0, n), st[0].Tensor(0, n)); !(e <= worst) {
-						worst, name = e, n
-					}
-				}
-				t.Logf("%d tensors, worst %s: %.3g", len(names), name, worst)
-				if !(worst <= c.limit) {
-					t.Errorf("%s is %.3g from the CPU's, limit %.0e", name, worst, c.limit)
-				}
+				compare(t, st, append(values, "metrics"), c.limit)
+				compare(t, st, slopes, c.slopes)
 			})
 		}
+	}
+}
+
+// compare holds the tensors of two states to a relative distance.
+func compare(t *testing.T, st [2]*worker.State, names []string, limit float64) {
+	t.Helper()
+	worst, name := 0.0, ""
+	for _, n := range names {
+		if e := relative(st[1].Tensor(0, n), st[0].Tensor(0, n)); !(e <= worst) {
+			worst, name = e, n
+		}
+	}
+	t.Logf("%d tensors, worst %s: %.3g", len(names), name, worst)
+	if !(worst <= limit) {
+		t.Errorf("%s is %.3g from the CPU's, limit %.0e", name, worst, limit)
 	}
 }
 

@@ -108,12 +108,14 @@ func (s *Set) Runner(r device.Rank, feeder walk.Feeder) (*Runner, error) {
 func (r *Runner) Run(seg workloads.Segment) error {
 	r.sw.Begin()
 	err := r.run(seg)
-	r.sw.End()
+	if err == nil {
+		r.feed.Advance(seg)
+	}
 	r.progress.Add(1)
+	r.sw.End() // last, so that the clocks hold all there is
 	if err != nil {
 		return fmt.Errorf("%s: %w", walk.SegmentName(seg), err)
 	}
-	r.feed.Advance(seg)
 	return nil
 }
 

@@ -208,12 +208,14 @@ func TransferHalf(id workloads.SubGraph) (workloads.Half, bool) {
 func (w *Walker) Run(seg workloads.Segment) error {
 	w.sw.Begin()
 	err := w.walk(seg)
-	w.sw.End()
+	if err == nil {
+		w.feed.Advance(seg)
+	}
 	w.progress.Add(1)
+	w.sw.End() // last, so that the clocks hold all there is
 	if err != nil {
 		return fmt.Errorf("%s: %w", SegmentName(seg), err)
 	}
-	w.feed.Advance(seg)
 	return nil
 }
 

@@ -94,6 +94,9 @@ func (w *Workload) sequence(segs []Segment, c Control, actions func(Segment) []A
 					consumed[a.SubGraph-TransferA] = len(q.steps) - 1
 				}
 			case ActJoin:
+				if a.DeviceControl && c == ControlHost {
+					continue
+				}
 				add(seqStep{kind: stepEdge, stream: a.Waiter, waited: a.Waited, at: -1, name: a.Join})
 			case ActFeed:
 				if at := consumed[a.Half]; at >= 0 {

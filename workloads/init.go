@@ -131,6 +131,13 @@ func ToHalf(x float32) uint16 {
 // Encode returns the words of the scalars tensor.
 func (s Scalars) Encode() []byte {
 	b := make([]byte, ScalarWords*4)
+	s.Put(b)
+	return b
+}
+
+// Put writes the words of the scalars tensor to b, which has at least
+// 4*ScalarWords bytes. It does not allocate: a step may call it.
+func (s Scalars) Put(b []byte) {
 	for i, u := range [ScalarWords]uint32{
 		ScalarLR: math.Float32bits(s.LR), ScalarScale: math.Float32bits(s.Scale), ScalarNonFinite: uint32(s.NonFinite),
 		ScalarSkip: uint32(s.Skip), ScalarStep: uint32(s.Step), ScalarGrowth: uint32(s.Growth), ScalarSkipped: uint32(s.Skipped),
@@ -138,7 +145,6 @@ func (s Scalars) Encode() []byte {
 	} {
 		binary.LittleEndian.PutUint32(b[i*4:], u)
 	}
-	return b
 }
 
 // DecodeScalars reads the words of the scalars tensor.

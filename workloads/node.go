@@ -104,6 +104,9 @@ type Action struct {
 	// Join names the join of the schedule that an ActJoin belongs to
 	// ("forward", "deep", ...), for messages.
 	Join string
+	// DeviceControl marks a join that is made only with --control=device: the
+	// host's wait for UPDATE orders what it would order.
+	DeviceControl bool
 }
 
 // Slot is a pair (variant, sub-graph) of the atlas.

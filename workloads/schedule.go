@@ -98,17 +98,22 @@ func (s *script) train(h Half) {
 	if !last {
 		s.join("next", COMP1, TRANS)
 	}
-	if !s.stemIndependent() {
-		s.join("update", COMP1, UPDATE) // new weights; the statistics were read
-	}
+	s.update()
 }
 
-// stemIndependent says that the next stem forward touches nothing UPDATE
-// touched since the "control" join: FP32 LARS with a frozen stem. The next
-// "forward" join then is soon enough.
-func (s *script) stemIndependent() bool {
+// update joins the next step's stem forward with UPDATE: new weights; the
+// statistics were read. A frozen stem without half weights has nothing to wait
+// for behind the finite check: if COMP_1 waited for UPDATE there, as it does for
+// LARS, or the host did, as it does with host control, the next "forward" join
+// is soon enough.
+func (s *script) update() {
 	p := s.w.Spec
-	return p.FreezeStem && p.Precision == FP32 && p.Optimizer == LARS
+	fixed := p.FreezeStem && p.Precision == FP32
+	if fixed && p.Optimizer == LARS {
+		return
+	}
+	s.join("update", COMP1, UPDATE)
+	s.list[len(s.list)-1].DeviceControl = fixed
 }
 
 func (s *script) validate(h Half, first bool) {
@@ -145,8 +150,9 @@ func prune(list []Action) []Action {
 	return keep
 }
 
+// sameEdge says that join o makes the same streams wait, wherever a does.
 func (a Action) sameEdge(o Action) bool {
-	return o.Kind == ActJoin && o.Waiter == a.Waiter && o.Waited == a.Waited
+	return o.Kind == ActJoin && o.Waiter == a.Waiter && o.Waited == a.Waited && (!o.DeviceControl || a.DeviceControl)
 }
 
 // staleBefore: since the same join, the waited stream got neither work nor a

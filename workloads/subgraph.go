@@ -55,6 +55,15 @@ func (v Variant) Last() bool { return v%2 == 1 }
 // Val says whether the variant belongs to validation.
 func (v Variant) Val() bool { return v >= ValFull }
 
+// AllVariants lists the variants in order.
+func AllVariants() []Variant {
+	all := make([]Variant, NumVariants)
+	for v := range all {
+		all[v] = Variant(v)
+	}
+	return all
+}
+
 // SubGraph is one of the units that can be captured on its own.
 type SubGraph uint8
 

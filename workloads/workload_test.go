@@ -16,6 +16,7 @@ func specs() map[string]Spec {
 			{Model: m, Batch: 2, Precision: AMP, EMA: true, Ranks: 2, Optimizer: LARS, LastTrainBatch: 1},
 			{Model: m, Batch: 2, FreezeStem: true, Precision: AMP, Ranks: 2},
 			{Model: m, Batch: 2, FreezeStem: true, Optimizer: LARS},
+			{Model: m, Batch: 2, FreezeStem: true, Optimizer: Nesterov, LastTrainBatch: 1},
 			{Model: m, Batch: 4, NoBatchNorm: true, Inject: true},
 		} {
 			name := fmt.Sprintf("%s/%s/%s/ema=%v/frozen=%v/ranks=%d/nobn=%v", m, s.Precision, s.Optimizer, s.EMA, s.FreezeStem, s.Ranks, s.NoBatchNorm)

@@ -33,7 +33,8 @@ func (h *hostControl) advance() error {
 	}
 	s := workloads.DecodeScalars(h.buf[:])
 	s.Advance(h.rule, h.rates)
-	if err := h.rank.Write(h.region, s.Encode()); err != nil {
+	s.Put(h.buf[:])
+	if err := h.rank.Write(h.region, h.buf[:]); err != nil {
 		return fmt.Errorf("host control: write the scalars: %w", err)
 	}
 	return nil

@@ -156,6 +156,9 @@ func compile(actions []workloads.Action, cfg Config, ev *Events) ([]instr, error
 			if a.Waited >= workloads.NumStreams {
 				return nil, fmt.Errorf("join %q waits for %s, which is no stream", a.Join, a.Waited)
 			}
+			if a.DeviceControl && cfg.Control == workloads.ControlHost {
+				continue
+			}
 			if cfg.Sync == SyncHost || a.Waiter == workloads.HOST {
 				if cfg.Sync == SyncHost && fresh[a.Waited] {
 					continue

@@ -41,6 +41,10 @@ type Group interface {
 	// Each runs f for all ranks at once, each on its rank's locked thread,
 	// and waits for all. Errors are joined in rank order, each naming its rank.
 	Each(f func(Rank) error) error
+	// Seal declares preparation finished: an operator that then asks for memory
+	// the arena does not have is refused with ErrSealed, because a graph
+	// captured before would not know it.
+	Seal()
 	// Close waits for the streams, releases everything and returns the first
 	// failure that nobody collected.
 	Close() error
@@ -49,9 +53,9 @@ type Group interface {
 // Rank is one data-parallel worker. Except for Do and LastOp, its methods must
 // be called on its locked thread, that is inside Do or Group.Each.
 //
-// While the rank captures, Prepare, NewEvent, Sync, SyncAll, Read, Write and an
-// event's Sync and Query are refused and invalidate the capture: what a step
-// needs is made before it is captured.
+// While the rank captures, Prepare, NewEvent, Sync, SyncAll, Read, Write, Fill
+// and an event's Sync and Query are refused and invalidate the capture: what a
+// step needs is made before it is captured.
 type Rank interface {
 	ID() int
 	// Do runs f on the rank's locked thread and waits for it.

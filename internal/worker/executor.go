@@ -245,9 +245,11 @@ func (x *Executor) Clocks() []bench.Clocks {
 	return out
 }
 
-// Counts are those of the last steps between two calls of Clocks, per step. Kernels and graph nodes are the captured twin's: this configuration's
-// own graphs or, for eager, those of a captured configuration of the session;
-// unknown if there is none.
+// Counts are those of the last steps between two calls of Clocks, per step.
+// Kernels and graph nodes are the captured twin's: this configuration's own
+// graphs or, for eager, those of a captured configuration of the session with
+// the same control, since host control leaves a kernel out; unknown if there
+// is none.
 func (x *Executor) Counts() results.Counts {
 	var c results.Counts
 	if n, l := int64(x.counted), x.counts; n > 0 {
@@ -256,7 +258,7 @@ func (x *Executor) Counts() results.Counts {
 	}
 	set := x.set
 	for _, other := range x.s.order {
-		if set == nil {
+		if set == nil && other.key.Control == x.key.Control {
 			set = other.set
 		}
 	}

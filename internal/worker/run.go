@@ -56,7 +56,7 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	}
 	variants := []workloads.Variant{variant}
 	if req.PrepareAll {
-		variants = allVariants()
+		variants = workloads.AllVariants()
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -99,14 +99,6 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
 	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
 		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time}
-}
-
-func allVariants() []workloads.Variant {
-	var all []workloads.Variant
-	for v := range workloads.NumVariants {
-		all = append(all, v)
-	}
-	return all
 }
 
 // cell describes what was run.

@@ -116,9 +116,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 	s.tableTime = time.Since(begin)
 	// From here on an operator that asks for memory the plan does not have
 	// would work on addresses no graph knows.
-	if sealer, ok := g.(interface{ Seal() }); ok {
-		sealer.Seal()
-	}
+	g.Seal()
 	return s, s.Snapshot()
 }
 

@@ -101,13 +101,14 @@ func (s *State) Diff(reference bench.State) *bench.Difference {
 }
 
 // DiffRanks compares the ranks with rank 0, on the tensors that data-parallel
-// training keeps equal: all state but the metrics, which are the rank's own
-// until they are summed at the end of an epoch or validation.
-func (s *State) DiffRanks() *bench.Difference {
+// training keeps equal: all state. The metrics, which are the rank's own until
+// they are summed at the end of an epoch or validation, are among them if
+// summed says that this has happened.
+func (s *State) DiffRanks(summed bool) *bench.Difference {
 	var shared []workloads.TensorID
 	var at []int
 	for i, id := range s.tensors {
-		if t := s.w.Tensor(id); t.Role == workloads.RoleState && id != s.w.Known.Metrics {
+		if t := s.w.Tensor(id); t.Role == workloads.RoleState && (summed || id != s.w.Known.Metrics) {
 			shared, at = append(shared, id), append(at, i)
 		}
 	}

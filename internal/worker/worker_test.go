@@ -66,7 +66,9 @@ func open(t testing.TB, spec workloads.Spec, dev cpu.Options, o Options) *Sessio
 	if o.Seed == 0 {
 		o.Seed = 7
 	}
-	o.Source = data.NewRandom(3, w.Classes())
+	if o.Source == nil {
+		o.Source = data.NewRandom(3, w.Classes())
+	}
 	s, err := Open(d, w, o)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +134,7 @@ func TestEveryWayLeavesTheSameBits(t *testing.T) {
 			}
 			spec := tinySpec()
 			c.change(&spec)
-			s := open(t, spec, cpu.Options{}, Options{Variants: allVariants(), Timed: workloads.FinalFull})
+			s := open(t, spec, cpu.Options{}, Options{Variants: workloads.AllVariants(), Timed: workloads.FinalFull})
 			before := state(t, s)
 			v, err := s.Check(context.Background(), everyWay(), 2)
 			must(t, err)
@@ -151,7 +153,7 @@ func TestEveryWayLeavesTheSameBits(t *testing.T) {
 
 func TestLoweringsAgreeOnEveryWay(t *testing.T) {
 	plain := workloads.Plain
-	s := open(t, tinySpec(), cpu.Options{Lowering: &plain}, Options{Variants: allVariants(), Timed: workloads.FinalFull})
+	s := open(t, tinySpec(), cpu.Options{Lowering: &plain}, Options{Variants: workloads.AllVariants(), Timed: workloads.FinalFull})
 	_, err := s.Check(context.Background(), eachMode(), 2)
 	must(t, err)
 }
@@ -160,7 +162,7 @@ func TestPreparingChangesNothing(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		spec := tinySpec()
 		spec.Ranks = ranks
-		s := open(t, spec, cpu.Options{}, Options{Variants: allVariants(), Timed: workloads.FinalFull})
+		s := open(t, spec, cpu.Options{}, Options{Variants: workloads.AllVariants(), Timed: workloads.FinalFull})
 		before := state(t, s)
 		pinned := string(s.group.Rank(0).Pinned())
 		for _, k := range everyWay() {
@@ -190,7 +192,7 @@ func TestStepsCountAndRanksAgree(t *testing.T) {
 						t.Errorf("rank %d: %d steps counted after %d", rank, sc.Step, n)
 					}
 				}
-				if d := state(t, s).DiffRanks(); d != nil {
+				if d := state(t, s).DiffRanks(false); d != nil {
 					t.Errorf("rank %d differs from rank 0: %+v", d.Rank, d)
 				}
 			})
@@ -592,6 +594,29 @@ func beginRuns(s *Session) int64 {
 	return n
 }
 
+// Eager's kernels are those of the captured configuration with its own control,
+// in whatever order they were prepared: host control has one kernel less.
+func TestKernelsByControl(t *testing.T) {
+	spec := tinySpec()
+	spec.Precision, spec.EMA = workloads.FP32, false
+	for _, order := range []string{"graph/event/device graph/event/host", "graph/event/host graph/event/device", "step/inside/device graph/host/host"} {
+		s := open(t, spec, cpu.Options{}, Options{})
+		for _, k := range strings.Fields(order) {
+			executor(t, s, key(k))
+		}
+		for k, want := range map[string]int64{"eager/event/device": 67, "eager/host/device": 67, "eager/event/host": 66, "graph/event/host": 66} {
+			if got := executor(t, s, key(k)).Counts().Kernels; got == nil || *got != want {
+				t.Errorf("%s after %s: %v kernels, want %d", k, order, got, want)
+			}
+		}
+	}
+	s := open(t, spec, cpu.Options{}, Options{})
+	executor(t, s, key("graph/event/device"))
+	if got := executor(t, s, key("eager/event/host")).Counts().Kernels; got != nil {
+		t.Errorf("%d kernels with host control, though only device control was captured", *got)
+	}
+}
+
 // The path of a step allocates nothing on the host side of any mode.
 func TestStepAllocatesNothing(t *testing.T) {
 	if raceDetector {
@@ -600,7 +625,9 @@ func TestStepAllocatesNothing(t *testing.T) {
 	s := open(t, tinySpec(), cpu.Options{Workers: 1}, Options{Feeder: func(int) walk.Feeder {
 		return func(workloads.Variant, workloads.Half, int64, []byte) error { return nil }
 	}})
-	for _, k := range []string{"eager/event/device", "eager/host/device", "graph/event/device", "step/inside/device"} {
+	for _, k := range []string{
+		"eager/event/device", "eager/host/device", "eager/event/host", "graph/event/device", "graph/host/host", "step/inside/device",
+	} {
 		x := executor(t, s, key(k))
 		must(t, s.Restore(), x.Begin())
 		err := s.group.Rank(0).Do(func() error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/devicetest"
+	"github.com/tech-renaissance/trbench/internal/golden"
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/workloads"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -204,7 +205,7 @@ func compare(t *testing.T, st [2]*worker.State, names []string, limit float64) {
 	t.Helper()
 	worst, name := 0.0, ""
 	for _, n := range names {
-		if e := relative(st[1].Tensor(0, n), st[0].Tensor(0, n)); !(e <= worst) {
+		if e := golden.Distance(floats(st[1].Tensor(0, n)), floats(st[0].Tensor(0, n))); !(e <= worst) {
 			worst, name = e, n
 		}
 	}
@@ -214,16 +215,10 @@ func compare(t *testing.T, st [2]*worker.State, names []string, limit float64) {
 	}
 }
 
-func relative(a, b []byte) float64 {
-	if len(a) != len(b) || len(a) == 0 {
-		return math.Inf(1)
+func floats(raw []byte) []float32 {
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[i*4:]))
 	}
-	var d, n float64
-	for i := 0; i < len(a); i += 4 {
-		x := float64(math.Float32frombits(binary.LittleEndian.Uint32(a[i:])))
-		y := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[i:])))
-		d += (x - y) * (x - y)
-		n += y * y
-	}
-	return math.Sqrt(d) / max(math.Sqrt(n), 1e-6*math.Sqrt(float64(len(a)/4)))
+	return out
 }

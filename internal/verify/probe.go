@@ -40,9 +40,10 @@ type probe struct {
 	done  [workloads.NumSubGraphs]bool // this rank need not look again
 }
 
-// Launch submits the sub-graph between two looks at its output. With several
-// ranks, all look or none does: a collective needs every rank to submit it,
-// which each does before it waits.
+// Launch submits the sub-graph between two looks at its output, until it has
+// seen it change. Each rank decides for itself: a rank that looks waits for a
+// collective only once it has submitted it, and so do the others, looking or
+// not.
 func (p *probe) Launch(id workloads.SubGraph, v workloads.Variant, c *walk.Counts) error {
 	if p.done[id] {
 		return p.inner.Launch(id, v, c)

@@ -48,7 +48,9 @@ var matrix = []entry{
 
 // Run runs the matrix on a device. The report is valid beside an error that is
 // a [*bench.DisagreementError] or a [*Failure]; other errors are of the
-// machine or the input. ctx ends it between segments of work.
+// machine or the input. What fails in one configuration is a problem that
+// names it; the matrix goes on while the ranks can be used, and ends with that
+// problem if they cannot. ctx ends it soon, also in the middle of a run.
 func Run(ctx context.Context, dev device.Device, req bench.VerifyRequest, faults Faults) (bench.VerifyReport, error) {
 	v := &verifier{ctx: ctx, dev: dev, req: req, faults: faults, watch: &watch{}}
 	v.report = bench.VerifyReport{
@@ -59,8 +61,13 @@ func Run(ctx context.Context, dev device.Device, req bench.VerifyRequest, faults
 		if err := v.entry(e); err != nil {
 			return v.report, err
 		}
+		if v.broken {
+			break
+		}
 	}
-	v.subGraphs()
+	if !v.broken {
+		v.subGraphs()
+	}
 	v.report.Equal = v.first == nil
 	if len(v.report.Problems) == 0 {
 		return v.report, nil
@@ -90,8 +97,8 @@ type verifier struct {
 	report bench.VerifyReport
 	watch  *watch
 	first  *bench.DisagreementError
+	broken bool // the ranks cannot be used any more
 	total  [workloads.NumSubGraphs]int64
-	filled [workloads.NumSubGraphs]bool
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -144,17 +151,18 @@ func (v *verifier) entry(e entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: build workload: %w", e.name, err)
 	}
-	script := worker.Script(allVariants(), Steps)
+	script := worker.Script(workloads.AllVariants(), Steps)
 	v.progress("%s: checks without a device", e.name)
-	v.static(e, w, script)
-	if err := v.ctx.Err(); err != nil {
+	if err := v.static(e, w, script); err != nil {
 		return err
 	}
 	source, err := data.Open(v.req.Data, w.Classes())
 	if err != nil {
 		return err
 	}
-	s, err := worker.Open(v.dev, w, worker.Options{Variants: allVariants(), Timed: workloads.FinalFull, Seed: v.req.Seed, Source: source})
+	s, err := worker.Open(v.dev, w, worker.Options{
+		Variants: workloads.AllVariants(), Timed: workloads.FinalFull, Seed: v.req.Seed, Source: source, Context: v.ctx,
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
@@ -162,31 +170,44 @@ func (v *verifier) entry(e entry) error {
 	return errors.Join(err, s.Close())
 }
 
-func allVariants() []workloads.Variant {
-	var all []workloads.Variant
-	for i := range workloads.NumVariants {
-		all = append(all, i)
-	}
-	return all
-}
-
-// static checks nodes, order and hazards, then drops each edge in turn.
-func (v *verifier) static(e entry, w *workloads.Workload, script []workloads.Segment) {
+// static checks nodes, order and hazards, then drops each edge in turn, for
+// each control that the configurations have.
+func (v *verifier) static(e entry, w *workloads.Workload, script []workloads.Segment) error {
 	for _, err := range w.Check() {
 		v.problem("%s: %v", e.name, err)
 	}
-	for _, h := range w.ScheduledSequence(script).Hazards() {
-		v.problem("%s: %v", e.name, h)
+	for _, c := range []workloads.Control{workloads.ControlDevice, workloads.ControlHost} {
+		if !slices.ContainsFunc(v.req.Configurations, func(k results.ConfigurationKey) bool { return k.Control == c.String() }) {
+			continue
+		}
+		name := e.name
+		if c == workloads.ControlHost {
+			name += ", host control"
+		}
+		if err := v.edges(name, w, script, c); err != nil {
+			return err
+		}
 	}
-	q := w.Sequence(script)
+	return nil
+}
+
+// edges puts the hazard check to the test.
+func (v *verifier) edges(name string, w *workloads.Workload, script []workloads.Segment, c workloads.Control) error {
+	for _, h := range w.ScheduledSequence(script, c).Hazards() {
+		v.problem("%s: %v", name, h)
+	}
+	q := w.Sequence(script, c)
 	kept, implied := q.Edges()
 	gone := workloads.Dropped(implied)
 	for _, edge := range kept {
+		if err := v.ctx.Err(); err != nil {
+			return err
+		}
 		v.report.Edges.Dropped++
-		if len(q.Without(append(slices.Clone(gone), edge.Index)...)) > 0 {
+		if q.Notices(append(slices.Clone(gone), edge.Index)...) {
 			v.report.Edges.Reported++
 		} else {
-			v.problem("%s: the hazard check does not notice that an edge is missing: %v", e.name, edge)
+			v.problem("%s: the hazard check does not notice that an edge is missing: %v", name, edge)
 		}
 	}
 	for _, i := range implied {
@@ -195,13 +216,15 @@ func (v *verifier) static(e entry, w *workloads.Workload, script []workloads.Seg
 			path = append(path, p.String())
 		}
 		v.report.Edges.Implied = append(v.report.Edges.Implied, bench.ImpliedEdge{
-			Run: e.name, Waiting: i.Edge.Waiter.String(), Waited: i.Edge.Waited.String(),
+			Run: name, Waiting: i.Edge.Waiter.String(), Waited: i.Edge.Waited.String(),
 			Join: i.Edge.Join + " in " + i.Edge.Segment, Path: path,
 		})
 	}
+	return nil
 }
 
-// run compares every configuration with the reference, from one snapshot.
+// run compares every configuration with the reference, from one snapshot, and
+// the ranks of each with each other.
 func (v *verifier) run(e entry, cell results.CellKey, s *worker.Session, script []workloads.Segment) error {
 	keys := slices.Clone(v.req.Configurations)
 	ref := worker.Reference(keys)
@@ -213,56 +236,104 @@ func (v *verifier) run(e entry, cell results.CellKey, s *worker.Session, script 
 	}
 	row := bench.VerifyRun{Name: e.name, Cell: cell, Configurations: keys}
 	row.Verify = results.Verify{Equal: true, Tensors: initial.Tensors(), Bytes: initial.Bytes(), Steps: trainSteps(script)}
-	var reference *worker.State
+	r := &rowRun{verifier: v, entry: e, cell: cell, s: s, script: script, initial: initial, ref: ref, verify: &row.Verify}
 	for i, k := range keys {
 		if err := v.ctx.Err(); err != nil {
 			return err
 		}
 		v.progress("%s: %s", e.name, k)
-		x, err := s.Executor(k)
-		if err != nil && i == 0 {
-			return fmt.Errorf("%s: prepare %s: %w", e.name, k, err)
-		}
-		if err != nil { // a captured mode that cannot be prepared does not fall back, and does not hide the rest
-			row.Verify.Equal = false
-			v.problem("%s: prepare %s: %v", e.name, k, err)
-			continue
-		}
-		if i+1 != v.faults.SkipRestore {
-			if err := s.Restore(); err != nil {
-				return fmt.Errorf("%s: restore before %s: %w", e.name, k, err)
+		if err := r.configuration(k, i+1 == v.faults.SkipRestore); err != nil {
+			if err := r.failed(k, err); err != nil {
+				return err
 			}
 		}
-		now, err := s.State()
-		if err != nil {
-			return err
-		}
-		if d := now.Diff(initial); d != nil {
-			row.Verify.Equal = false
-			v.disagree(cell, ref, k, d, fmt.Sprintf("%s: state was not restored before %s: rank %d, tensor %s, element %d: %s",
-				e.name, k, d.Rank, d.Tensor, d.Index, d.Detail))
-		}
-		if err := v.execute(e, s, x, k, script); err != nil {
-			return err
-		}
-		st, err := s.State()
-		if err != nil {
-			return err
-		}
-		row.Verify.Modes = append(row.Verify.Modes, k.String())
-		if reference == nil {
-			reference = st
-			v.trained(e, s)
-			continue
-		}
-		if d := st.Diff(reference); d != nil {
-			row.Verify.Equal = false
-			v.disagree(cell, ref, k, d, fmt.Sprintf("%s: %s and %s disagree: rank %d, tensor %s, element %d: %s",
-				e.name, ref, k, d.Rank, d.Tensor, d.Index, d.Detail))
+		if v.broken {
+			break
 		}
 	}
 	v.report.Matrix = append(v.report.Matrix, row)
-	return v.look(e, s, ref, script)
+	if v.broken {
+		return nil
+	}
+	if err := v.look(e, s, ref, script); err != nil {
+		return r.failed(ref, fmt.Errorf("watched: %w", err))
+	}
+	return nil
+}
+
+// rowRun is a row of the matrix while it runs.
+type rowRun struct {
+	*verifier
+	entry     entry
+	cell      results.CellKey
+	s         *worker.Session
+	script    []workloads.Segment
+	initial   *worker.State
+	ref       results.ConfigurationKey // whose state the others must leave
+	reference *worker.State            // nil until a configuration came through
+	verify    *results.Verify
+}
+
+// failed makes a problem of what went wrong in a configuration, unless ctx has
+// ended. It finds out whether the ranks can still be used.
+func (r *rowRun) failed(k results.ConfigurationKey, err error) error {
+	if ended := r.ctx.Err(); ended != nil {
+		return ended
+	}
+	r.verify.Equal = false
+	r.problem("%s: %s: %v", r.entry.name, k, err)
+	if err := r.s.Restore(); err != nil {
+		r.broken = true
+		r.problem("%s: the matrix ends here, as the ranks cannot be used after %s failed: %v", r.entry.name, k, err)
+	}
+	return nil
+}
+
+// configuration runs the script in one configuration and compares.
+func (r *rowRun) configuration(k results.ConfigurationKey, skipRestore bool) error {
+	x, err := r.s.Executor(k)
+	if err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	if !skipRestore {
+		if err := r.s.Restore(); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	now, err := r.s.State()
+	if err != nil {
+		return err
+	}
+	if d := now.Diff(r.initial); d != nil {
+		r.verify.Equal = false
+		r.disagree(r.cell, r.ref, k, d, fmt.Sprintf("%s: state was not restored before %s: rank %d, tensor %s, element %d: %s",
+			r.entry.name, k, d.Rank, d.Tensor, d.Index, d.Detail))
+	}
+	if err := r.execute(r.entry, r.s, x, k, r.script); err != nil {
+		return err
+	}
+	st, err := r.s.State()
+	if err != nil {
+		return err
+	}
+	r.verify.Modes = append(r.verify.Modes, k.String())
+	// The script ends with a validation, whose results are summed over ranks.
+	if d := st.DiffRanks(true); d != nil {
+		r.verify.Equal = false
+		r.problem("%s: %s: rank %d differs from rank 0 where ranks must be equal: tensor %s, element %d: %s",
+			r.entry.name, k, d.Rank, d.Tensor, d.Index, d.Detail)
+	}
+	if r.reference == nil {
+		r.ref, r.reference = k, st
+		r.trained(r.entry, r.s)
+		return nil
+	}
+	if d := st.Diff(r.reference); d != nil {
+		r.verify.Equal = false
+		r.disagree(r.cell, r.ref, k, d, fmt.Sprintf("%s: %s and %s disagree: rank %d, tensor %s, element %d: %s",
+			r.entry.name, r.ref, k, d.Rank, d.Tensor, d.Index, d.Detail))
+	}
+	return nil
 }
 
 func (v *verifier) disagree(cell results.CellKey, ref, k results.ConfigurationKey, d *bench.Difference, text string) {
@@ -289,10 +360,10 @@ func (v *verifier) execute(e entry, s *worker.Session, x *worker.Executor, k res
 		return err
 	}
 	if err := x.Run(script...); err != nil {
-		return fmt.Errorf("%s: %s: %w", e.name, k, err)
+		return err
 	}
 	if err := x.Wait(); err != nil {
-		return fmt.Errorf("%s: %s: %w", e.name, k, err)
+		return err
 	}
 	executed := make([]device.Executed, s.Group().Ranks())
 	if err := s.Group().Each(func(r device.Rank) error { executed[r.ID()] = r.Executed(); return nil }); err != nil {
@@ -339,7 +410,7 @@ func expected(w *workloads.Workload, script []workloads.Segment, k results.Confi
 // counted as were run, and the learning rate of the last one.
 func (v *verifier) trained(e entry, s *worker.Session) {
 	w := s.Workload()
-	steps := trainSteps(worker.Script(allVariants(), Steps))
+	steps := trainSteps(worker.Script(workloads.AllVariants(), Steps))
 	rates := w.Spec.Hyper.LearningRates
 	want := rates[min(steps, len(rates))-1]
 	for rank := range s.Group().Ranks() {
@@ -361,11 +432,6 @@ func (v *verifier) trained(e entry, s *worker.Session) {
 func (v *verifier) look(e entry, s *worker.Session, ref results.ConfigurationKey, script []workloads.Segment) error {
 	v.progress("%s: which sub-graphs change their output", e.name)
 	w := s.Workload()
-	for id := range workloads.NumSubGraphs {
-		for variant := range workloads.NumVariants {
-			v.filled[id] = v.filled[id] || w.Slot(id, variant).Filled
-		}
-	}
 	x, err := s.Custom(ref, func(r device.Rank, t *walk.Table) walk.Launcher {
 		return &probe{inner: eager.Launcher{Table: t}, rank: r, w: w, watch: v.watch}
 	})
@@ -376,7 +442,7 @@ func (v *verifier) look(e entry, s *worker.Session, ref results.ConfigurationKey
 		return err
 	}
 	if err := x.Run(script...); err != nil {
-		return fmt.Errorf("%s: watched: %w", e.name, err)
+		return err
 	}
 	return x.Wait()
 }

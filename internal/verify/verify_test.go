@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/internal/device/devicetest"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/results"
@@ -91,12 +94,16 @@ func expect(t *testing.T, f verify.Faults, names ...string) {
 func TestEmptyingAnySubGraphIsNamed(t *testing.T) {
 	for g := range workloads.NumSubGraphs {
 		t.Run(g.String(), func(t *testing.T) {
+			names := []string{g.String() + " is filled", g.String() + " was not run: the device executed none"}
+			if g.Info().Collective { // what should have been exchanged is each rank's own
+				names = append(names, "rank 1 differs from rank 0 where ranks must be equal: tensor ")
+			}
 			expect(t, verify.Faults{Edit: func(id workloads.SubGraph, n []*workloads.Node) []*workloads.Node {
 				if id == g {
 					return nil
 				}
 				return n
-			}}, g.String()+" is filled", g.String()+" was not run: the device executed none")
+			}}, names...)
 		})
 	}
 }
@@ -123,4 +130,101 @@ func TestFrozenLearningRateIsNamed(t *testing.T) {
 		}
 		return n
 	}}, "learning rate", "NAN_CHECK_AND_GRAD_SCALING")
+}
+
+// onCPU runs the matrix on a CPU device of its own. said gets each progress
+// message before the work it announces.
+func onCPU(ctx context.Context, o cpu.Options, said func(string)) (bench.VerifyReport, error) {
+	keys := configurations()
+	return verify.Run(ctx, cpu.New(o), bench.VerifyRequest{
+		Cell:           results.CellKey{Workload: "golden-tiny", Batch: 2, GPUs: 2, Device: "cpu"},
+		Configurations: []results.ConfigurationKey{keys[0], keys[4], keys[8]},
+		Seed:           3, Data: data.Options{Kind: data.Random, Seed: 3}, Progress: said,
+	}, verify.Faults{})
+}
+
+// A cancelled verify ends at once: before it begins, in the checks without a
+// device, between configurations, and while an operator takes long.
+func TestCancel(t *testing.T) {
+	for _, c := range []struct {
+		name, at string
+		long     bool
+	}{
+		{name: "before"}, {name: "static", at: "AMP, LARS, EMA: checks without a device"}, {name: "between", at: "AMP, SGD, EMA: graph/event/device"},
+		{name: "inside an operator", at: "AMP, SGD, EMA: graph/event/device", long: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			var since atomic.Int64
+			stop := func() {
+				since.CompareAndSwap(0, time.Now().UnixNano())
+				cancel()
+			}
+			if c.at == "" {
+				stop()
+			}
+			release := make(chan bool)
+			defer close(release)
+			var slow atomic.Bool
+			after := 0
+			_, err := onCPU(ctx, cpu.Options{Hook: func(_ int, b *workloads.Bound) error {
+				if slow.Load() && b.SubGraph == workloads.DeepFwdBwd {
+					stop()
+					<-release
+				}
+				return nil
+			}}, func(what string) {
+				if since.Load() != 0 {
+					after++
+				}
+				if what == c.at {
+					slow.Store(c.long)
+					if !c.long {
+						stop()
+					}
+				}
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			// One second of grace for the ranks, and room for a loaded machine.
+			if d := time.Since(time.Unix(0, since.Load())); since.Load() == 0 || d > 8*time.Second {
+				t.Errorf("it ended %v after it was cancelled", d)
+			}
+			if c.at != "" && after > 0 {
+				t.Errorf("it began %d things after it was cancelled", after)
+			}
+		})
+	}
+}
+
+// What fails in one configuration, the reference included, is a problem that
+// names it; the rest of the matrix goes on.
+func TestFailingConfigurationIsNamed(t *testing.T) {
+	for _, at := range []string{"eager/event/device", "graph/event/device", "step/inside/device"} {
+		t.Run(at, func(t *testing.T) {
+			var failing atomic.Bool
+			r, err := onCPU(context.Background(), cpu.Options{Hook: func(rank int, b *workloads.Bound) error {
+				if rank == 1 && b.SubGraph == workloads.EMAUpdate && failing.Load() {
+					return errors.New("out of luck")
+				}
+				return nil
+			}}, func(what string) { failing.Store(what == "AMP, SGD, EMA: "+at) })
+			var failure *verify.Failure
+			if !errors.As(err, &failure) {
+				t.Fatalf("got %v", err)
+			}
+			if len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0], "AMP, SGD, EMA: "+at+": ") ||
+				!strings.Contains(r.Problems[0], "EMA_UPDATE") || !strings.Contains(r.Problems[0], "out of luck") {
+				t.Errorf("problems %q", r.Problems)
+			}
+			if len(r.Matrix) != 4 || len(r.SubGraphs) != int(workloads.NumSubGraphs) || r.Matrix[0].Verify.Equal || !r.Matrix[1].Verify.Equal {
+				t.Errorf("%d rows, %d sub-graphs: %+v", len(r.Matrix), len(r.SubGraphs), r.Matrix)
+			}
+			if got := len(r.Matrix[0].Verify.Modes); got != 2 {
+				t.Errorf("%d configurations came through, want the 2 others", got)
+			}
+		})
+	}
 }

@@ -149,6 +149,87 @@ func TestStepRefusesHostControl(t *testing.T) {
 	}
 }
 
+// eventful is a rank that writes down what a runner does in order.
+type eventful struct {
+	device.Rank
+	log *[]string
+}
+
+func (r eventful) Record(s workloads.Stream, e device.Event) error {
+	*r.log = append(*r.log, "record")
+	return r.Rank.Record(s, e)
+}
+
+// loggedExec writes down launches.
+type loggedExec struct {
+	device.Exec
+	log *[]string
+}
+
+func (e loggedExec) Launch(s workloads.Stream, v workloads.Variant) error {
+	*e.log = append(*e.log, "launch")
+	return e.Exec.Launch(s, v)
+}
+
+// Mode step feeds the next step behind its launch, as the other modes do, so
+// that feeding does not stand between the host and the device's work; nothing
+// is fed twice, and the batches are those of the other modes in their order.
+func TestStepFeedsBehindItsLaunch(t *testing.T) {
+	r := newRig(t, 1, all, cpu.Options{})
+	var log []string
+	var fed []string
+	feeder := func(v workloads.Variant, h workloads.Half, index int64, dst []byte) error {
+		log = append(log, "feed")
+		fed = append(fed, fmt.Sprintf("%s %s %d", v, h, index))
+		clear(dst)
+		return nil
+	}
+	set, err := r.prepare(Config{Mode: Step})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	err = r.group.Rank(0).Do(func() error {
+		rank := eventful{r.group.Rank(0), &log}
+		run, err := set.Runner(rank, feeder)
+		if err != nil {
+			return err
+		}
+		for _, seg := range walk.Segments(all) {
+			if e := &run.segments.At(seg).launch.exec; *e != nil {
+				*e = loggedExec{*e, &log}
+			}
+		}
+		step := func(p workloads.Phase, h workloads.Half, v workloads.Variant, want string) {
+			t.Helper()
+			log = nil
+			err := errors.Join(run.Run(workloads.Segment{Phase: p, Half: h, Variant: v}), run.Drain())
+			if got := strings.Join(log, " "); err != nil || got != want {
+				t.Errorf("%s %s %s: %s, want %s; %v", p, h, v, got, want, err)
+			}
+		}
+		const full, last = workloads.FinalFull, workloads.FinalLast
+		step(workloads.EpochBegin, workloads.A, full, "feed launch record feed")
+		step(workloads.TrainStep, workloads.A, full, "launch record feed")
+		step(workloads.TrainStep, workloads.B, full, "launch record feed")
+		step(workloads.TrainStep, workloads.A, last, "launch")
+		step(workloads.EpochBegin, workloads.A, workloads.BeginFull, "feed launch record feed") // the half fed in vain is fed anew
+		step(workloads.TrainStep, workloads.A, workloads.BeginFull, "launch record feed")
+		step(workloads.ValBatch, workloads.A, workloads.ValFull, "feed launch record")
+		want := "final/full A 0, final/full B 1, final/full A 2, final/full B 3, begin/full A 3, begin/full B 4, begin/full A 5, val/full A 0"
+		if got := strings.Join(fed, ", "); got != want {
+			t.Errorf("fed %s, want %s", got, want)
+		}
+		if p := run.Position(); p.Train != 5 || p.Val != 1 {
+			t.Errorf("position %+v: a batch that no segment took does not count", p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 type fakeGraph struct {
 	device.Graph
 	bounds []*workloads.Bound

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/walk"
@@ -56,17 +55,21 @@ type segment struct {
 	launch   launch
 	feeds    []workloads.Half
 	consumed []workloads.Half
+	ahead    []workloads.Half // what the step that usually follows feeds
 }
 
 // Runner runs whole segments on one rank (mode step): feed, one launch, mark
-// what was consumed. It belongs to the rank's thread and lives as long as its
-// set.
+// what was consumed, feed the step that usually follows. It belongs to the
+// rank's thread and lives as long as its set.
+//
+// A graph transfers the half it was fed before its launch, where the other
+// modes feed behind the stem's forward, with the device at work already. The
+// last part makes up for it: on a device that keeps up, the next step's half
+// is written while this step runs, and its launch then waits for nothing. A
+// half that is not consumed yet is left to the next Run, which blocks.
 type Runner struct {
-	rank     device.Rank
+	*walk.Pacer
 	segments walk.SegmentTable[segment]
-	feed     *walk.Feed
-	sw       walk.Stopwatch
-	progress atomic.Int64
 }
 
 var _ walk.Runner = (*Runner)(nil)
@@ -77,18 +80,19 @@ func (s *Set) Runner(r device.Rank, feeder walk.Feeder) (*Runner, error) {
 	if s.layout.mode != Step {
 		return nil, fmt.Errorf("capture: a set of mode %s has launchers, no runner", s.layout.mode)
 	}
-	feed, err := walk.NewFeed(r, s.w, feeder)
-	if err != nil {
+	run := &Runner{}
+	var err error
+	if run.Pacer, err = walk.NewPacer(r, s.tables[r.ID()], feeder, run.submit); err != nil {
 		return nil, err
 	}
-	run := &Runner{rank: r, feed: feed}
 	for _, seg := range walk.Segments(s.tables[r.ID()].Variants()) {
 		p := run.segments.At(seg)
 		p.known = true
+		p.feeds = s.feeds(seg)
+		if next, ok := walk.After(seg); ok {
+			p.ahead = s.feeds(next)
+		}
 		for _, a := range s.w.Schedule(seg) {
-			if a.Kind == workloads.ActFeed {
-				p.feeds = append(p.feeds, a.Half)
-			}
 			if a.Kind == workloads.ActRun {
 				if h, ok := walk.TransferHalf(a.SubGraph); ok {
 					p.consumed = append(p.consumed, h)
@@ -102,68 +106,48 @@ func (s *Set) Runner(r device.Rank, feeder walk.Feeder) (*Runner, error) {
 	return run, nil
 }
 
-// Run feeds the halves that the segment transfers, launches its graph and
-// marks the halves as consumed behind it. A graph is consumed as a whole, so
-// the host may be one step ahead and no more.
-func (r *Runner) Run(seg workloads.Segment) error {
-	r.sw.Begin()
-	err := r.run(seg)
-	if err == nil {
-		r.feed.Advance(seg)
+// feeds lists the halves that a segment is fed.
+func (s *Set) feeds(seg workloads.Segment) []workloads.Half {
+	var out []workloads.Half
+	for _, a := range s.w.Schedule(seg) {
+		if a.Kind == workloads.ActFeed {
+			out = append(out, a.Half)
+		}
 	}
-	r.progress.Add(1)
-	r.sw.End() // last, so that the clocks hold all there is
-	if err != nil {
-		return fmt.Errorf("%s: %w", walk.SegmentName(seg), err)
-	}
-	return nil
+	return out
 }
 
-func (r *Runner) run(seg workloads.Segment) error {
+// submit feeds the halves that the segment transfers, launches its graph and
+// marks the halves as consumed behind it. A graph is consumed as a whole, so
+// the host may be one step ahead and no more.
+func (r *Runner) submit(seg workloads.Segment) error {
 	p := r.segments.At(seg)
 	if !p.known {
 		return fmt.Errorf("the variant was not prepared")
 	}
 	for _, h := range p.feeds {
-		if err := r.feed.Fill(seg.Variant, h, &r.sw); err != nil {
+		if err := r.Feed.Fill(seg.Variant, h, &r.Clock); err != nil {
 			return err
 		}
 	}
 	if p.launch.exec != nil {
-		r.sw.Mark()
+		r.Clock.Mark()
 		err := p.launch.exec.Launch(workloads.COMP1, seg.Variant)
-		r.sw.Submitted()
+		r.Clock.Submitted()
 		if err != nil {
 			return fmt.Errorf("launch: %w", err)
 		}
-		r.sw.Count(walk.Counts{Host: 1, Graph: 1, Copy: p.launch.copies})
+		r.Clock.Count(walk.Counts{Host: 1, Graph: 1, Copy: p.launch.copies})
 	}
 	for _, h := range p.consumed {
-		if err := r.feed.Consumed(workloads.COMP1, h); err != nil {
+		if err := r.Feed.Consumed(workloads.COMP1, h); err != nil {
+			return err
+		}
+	}
+	for _, h := range p.ahead {
+		if err := r.Feed.Ahead(seg.Variant, h); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// Drain blocks until every stream is idle.
-func (r *Runner) Drain() error {
-	err := r.rank.SyncAll()
-	r.progress.Add(1)
-	return err
-}
-
-// Stats returns the clocks and counts since the last reset.
-func (r *Runner) Stats() walk.Stats { return r.sw.Stats() }
-
-// ResetStats sets clocks and counts to zero.
-func (r *Runner) ResetStats() { r.sw.Reset() }
-
-// Position returns where the runner stands in its data.
-func (r *Runner) Position() walk.Position { return r.feed.Position() }
-
-// SetPosition moves it. The rank is drained.
-func (r *Runner) SetPosition(p walk.Position) { r.feed.SetPosition(p) }
-
-// Progress counts segments and drains.
-func (r *Runner) Progress() int64 { return r.progress.Load() }

@@ -25,6 +25,20 @@ func Segments(variants []workloads.Variant) []workloads.Segment {
 	return out
 }
 
+// After is the step that follows a segment while its epoch of full batches goes
+// on; ok is false where another variant or phase, or nothing, may follow.
+func After(seg workloads.Segment) (next workloads.Segment, ok bool) {
+	next = workloads.Segment{Phase: workloads.TrainStep, Half: workloads.A, Variant: seg.Variant}
+	switch {
+	case seg.Variant.Last() || seg.Variant.Val():
+		return next, false
+	case seg.Phase == workloads.TrainStep:
+		next.Half = seg.Half.Other()
+		return next, true
+	}
+	return next, seg.Phase == workloads.EpochBegin
+}
+
 // SegmentName is how messages name a segment: "train_step A final/full".
 func SegmentName(s workloads.Segment) string {
 	name := s.Phase.String() + " " + s.Half.String() + " " + s.Variant.String()

@@ -30,9 +30,11 @@ type Counts struct {
 // in Run, by construction.
 type Stats struct {
 	Segments int64
-	// Submit is spent inside launching calls, SyncWait blocked in joins, in
-	// the wait for a consumed half and in host control's sync, Host in all
-	// the rest: schedule, event record and wait calls, feeding, learning rate.
+	// Submit is spent inside launching calls. SyncWait is spent blocked by the
+	// device: in host joins, in host control's join and, with every kind of
+	// join, in the wait until the transfer that last read a pinned half is
+	// done. Host is all the rest: schedule, event record, wait and query calls,
+	// feeding, learning rate.
 	Submit, SyncWait, Host time.Duration
 	Counts                 Counts
 }

@@ -32,6 +32,7 @@ type Entry struct {
 type Table struct {
 	w        *workloads.Workload
 	events   *Events
+	halves   [2]*Feed // that wrote each pinned half last
 	variants []workloads.Variant
 	entries  [2][TableEntries]Entry
 	ops      int

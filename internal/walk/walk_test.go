@@ -21,6 +21,7 @@ type fakeRank struct {
 	log    []string
 	block  time.Duration // of each Sync
 	fail   string        // the call that fails
+	busy   bool          // no event is reached before the host waits for it
 }
 
 func newFakeRank(w *workloads.Workload) *fakeRank {
@@ -55,8 +56,11 @@ type fakeEvent struct {
 	name string
 }
 
-func (e *fakeEvent) Sync() error          { return e.r.did("host waits for %s", e.name) }
-func (e *fakeEvent) Query() (bool, error) { return true, nil }
+func (e *fakeEvent) Sync() error {
+	time.Sleep(e.r.block)
+	return e.r.did("host waits for %s", e.name)
+}
+func (e *fakeEvent) Query() (bool, error) { return !e.r.busy, nil }
 
 func (r *fakeRank) ID() int { return 0 }
 func (r *fakeRank) Prepare(b *workloads.Bound) (device.Op, error) {
@@ -184,6 +188,7 @@ func TestWalkFollowsTheSchedule(t *testing.T) {
 
 func TestFeedWaitsForTheTransferBefore(t *testing.T) {
 	r, w := newWalker(t, Config{}, 0)
+	r.busy, r.block = true, time.Millisecond
 	if err := w.Run(stepB); err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +198,115 @@ func TestFeedWaitsForTheTransferBefore(t *testing.T) {
 	record := slices.Index(r.log, "record consumed A on TRANS")
 	if wait < 0 || launch < wait || record != launch+1 {
 		t.Errorf("wait at %d, launch at %d, record at %d of %v", wait, launch, record, r.log)
+	}
+	if st := w.Stats(); st.SyncWait < r.block || st.Counts.Sync != 0 {
+		t.Errorf("blocked for %v in %d joins", st.SyncWait, st.Counts.Sync)
+	}
+	// What is consumed already is not waited for, nor timed.
+	r.busy = false
+	r.take()
+	w.ResetStats()
+	if err := w.Run(stepB); err != nil {
+		t.Fatal(err)
+	}
+	if st := w.Stats(); st.SyncWait != 0 || slices.Contains(r.log, "host waits for consumed A") {
+		t.Errorf("blocked for %v: %v", st.SyncWait, r.log)
+	}
+}
+
+// A batch fed ahead is taken by the segment it was meant for and by no other,
+// and only while nobody else wrote the half.
+func TestFeedAhead(t *testing.T) {
+	w := tiny(t)
+	r := newFakeRank(w)
+	table, err := Prepare(r, w, []workloads.Variant{workloads.FinalFull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fed []string
+	feed := func() *Feed {
+		f, err := NewFeed(r, table, func(v workloads.Variant, h workloads.Half, index int64, dst []byte) error {
+			fed = append(fed, fmt.Sprintf("%s %s %d", v, h, index))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f, other := feed(), feed()
+	var sw Stopwatch
+	do := func(what string, err error, want ...string) {
+		t.Helper()
+		if err != nil || !slices.Equal(fed, want) {
+			t.Errorf("%s: fed %q, want %q; %v", what, fed, want, err)
+		}
+		fed = nil
+	}
+	const full, last, val = workloads.FinalFull, workloads.FinalLast, workloads.ValFull
+	do("fill", f.Fill(full, workloads.A, &sw), "final/full A 0")
+	do("ahead", f.Ahead(full, workloads.B), "final/full B 1")
+	do("ahead again", f.Ahead(full, workloads.B))
+	if p := f.Position(); p.Train != 1 {
+		t.Errorf("a batch fed ahead counts already: %+v", p)
+	}
+	do("take", f.Fill(full, workloads.B, &sw))
+	if p := f.Position(); p.Train != 2 {
+		t.Errorf("position %+v after two batches", p)
+	}
+	do("fill behind it", f.Fill(full, workloads.B, &sw), "final/full B 2")
+
+	for _, c := range []struct {
+		name  string
+		spoil func() error
+	}{
+		{"another variant", func() error { return f.Fill(last, workloads.A, &sw) }},
+		{"another split", func() error { return f.Fill(val, workloads.A, &sw) }},
+		{"another position", func() error { f.SetPosition(Position{Train: 7}); return nil }},
+		{"another configuration", func() error { return other.Fill(full, workloads.A, &sw) }},
+	} {
+		f.SetPosition(Position{Train: 3})
+		if err := errors.Join(f.Ahead(full, workloads.A), c.spoil()); err != nil {
+			t.Fatal(err)
+		}
+		fed = nil
+		n := f.Position().Train
+		do(c.name, f.Fill(full, workloads.A, &sw), fmt.Sprintf("final/full A %d", n))
+	}
+
+	r.busy = true
+	r.take()
+	do("what is not consumed is left to Fill", f.Ahead(full, workloads.B))
+	if slices.Contains(r.log, "host waits for consumed B") {
+		t.Error("Ahead waited")
+	}
+	n := f.Position().Train
+	do("which waits", f.Fill(full, workloads.B, &sw), fmt.Sprintf("final/full B %d", n))
+	if !slices.Contains(r.log, "host waits for consumed B") {
+		t.Error("Fill did not wait")
+	}
+}
+
+func TestAfter(t *testing.T) {
+	for _, c := range []struct{ seg, want string }{
+		{"epoch_begin A final/full", "train_step A final/full"},
+		{"train_step A final/full", "train_step B final/full"},
+		{"train_step B final/full", "train_step A final/full"},
+		{"train_step A final/last", ""}, {"epoch_end A final/full", ""}, {"val_begin A val/full", ""}, {"val_batch A val/full", ""},
+		{"simple A final/full", ""},
+	} {
+		for _, seg := range Segments(workloads.AllVariants()) {
+			if SegmentName(seg) != c.seg {
+				continue
+			}
+			got := ""
+			if next, ok := After(seg); ok {
+				got = SegmentName(next)
+			}
+			if got != c.want {
+				t.Errorf("after %s comes %q, want %q", c.seg, got, c.want)
+			}
+		}
 	}
 }
 
@@ -246,7 +360,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 		{"host waits", "wait until half A is consumed"},
 	} {
 		r, w := newWalker(t, Config{}, 0)
-		r.fail = c.fail
+		r.fail, r.busy = c.fail, true
 		if err := w.Run(stepB); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.fail, err, c.want)
 		}

@@ -2,7 +2,6 @@ package walk
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/workloads"
@@ -65,23 +64,20 @@ type Config struct {
 
 // Walker walks the schedule on one rank. It belongs to the rank's thread.
 type Walker struct {
-	rank     device.Rank
+	*Pacer
 	cfg      Config
 	launcher Launcher
 	programs SegmentTable[[]instr]
 	known    SegmentTable[bool]
-	feed     *Feed
 	control  *hostControl
-	sw       Stopwatch
-	progress atomic.Int64
 }
 
 // NewWalker compiles the segments of the table's variants and makes the
 // events they need. It runs on the rank's thread.
 func NewWalker(r device.Rank, t *Table, cfg Config, l Launcher, feeder Feeder) (*Walker, error) {
-	w := &Walker{rank: r, cfg: cfg, launcher: l}
+	w := &Walker{cfg: cfg, launcher: l}
 	var err error
-	if w.feed, err = NewFeed(r, t.w, feeder); err != nil {
+	if w.Pacer, err = NewPacer(r, t, feeder, w.walk); err != nil {
 		return nil, err
 	}
 	if cfg.Control == workloads.ControlHost {
@@ -206,22 +202,6 @@ func TransferHalf(id workloads.SubGraph) (workloads.Half, bool) {
 	return 0, false
 }
 
-// Run walks a segment. After an error the rank's streams may still hold work;
-// the caller drains them.
-func (w *Walker) Run(seg workloads.Segment) error {
-	w.sw.Begin()
-	err := w.walk(seg)
-	if err == nil {
-		w.feed.Advance(seg)
-	}
-	w.progress.Add(1)
-	w.sw.End() // last, so that the clocks hold all there is
-	if err != nil {
-		return fmt.Errorf("%s: %w", SegmentName(seg), err)
-	}
-	return nil
-}
-
 func (w *Walker) walk(seg workloads.Segment) error {
 	if !*w.known.At(seg) {
 		return fmt.Errorf("the variant was not prepared")
@@ -232,19 +212,19 @@ func (w *Walker) walk(seg workloads.Segment) error {
 		var err error
 		switch in.code {
 		case opRun:
-			w.sw.Mark()
-			err = w.launcher.Launch(in.id, seg.Variant, &w.sw.stats.Counts)
-			w.sw.Submitted()
+			w.Clock.Mark()
+			err = w.launcher.Launch(in.id, seg.Variant, &w.Clock.stats.Counts)
+			w.Clock.Submitted()
 		case opRecord:
-			err = w.rank.Record(in.stream, in.event)
+			err = w.Rank.Record(in.stream, in.event)
 		case opWait:
-			err = w.rank.Wait(in.stream, in.event)
+			err = w.Rank.Wait(in.stream, in.event)
 		case opSync:
 			err = w.sync(in.stream)
 		case opFeed:
-			err = w.feed.Fill(seg.Variant, in.half, &w.sw)
+			err = w.Feed.Fill(seg.Variant, in.half, &w.Clock)
 		case opConsumed:
-			err = w.feed.Consumed(in.stream, in.half)
+			err = w.Feed.Consumed(in.stream, in.half)
 		case opControl:
 			if err = w.sync(workloads.UPDATE); err == nil {
 				err = w.control.advance()
@@ -258,10 +238,10 @@ func (w *Walker) walk(seg workloads.Segment) error {
 }
 
 func (w *Walker) sync(s workloads.Stream) error {
-	w.sw.Mark()
-	err := w.rank.Sync(s)
-	w.sw.Waited()
-	w.sw.stats.Counts.Sync++
+	w.Clock.Mark()
+	err := w.Rank.Sync(s)
+	w.Clock.Waited()
+	w.Clock.stats.Counts.Sync++
 	return err
 }
 
@@ -274,25 +254,3 @@ func (w *Walker) explain(in *instr, err error) error {
 	}
 	return err
 }
-
-// Drain blocks until every stream is idle.
-func (w *Walker) Drain() error {
-	err := w.rank.SyncAll()
-	w.progress.Add(1)
-	return err
-}
-
-// Stats returns the clocks and counts since the last reset.
-func (w *Walker) Stats() Stats { return w.sw.Stats() }
-
-// ResetStats sets clocks and counts to zero.
-func (w *Walker) ResetStats() { w.sw.Reset() }
-
-// Position returns where the walker stands in its data.
-func (w *Walker) Position() Position { return w.feed.Position() }
-
-// SetPosition moves it. The rank is drained.
-func (w *Walker) SetPosition(p Position) { w.feed.SetPosition(p) }
-
-// Progress counts segments and drains.
-func (w *Walker) Progress() int64 { return w.progress.Load() }

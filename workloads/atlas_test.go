@@ -61,6 +61,31 @@ func TestAtlas(t *testing.T) {
 	}
 }
 
+// An empty slot names the condition that holds in every variant, if there is
+// one, before the one of its own variant.
+func TestWhyEmpty(t *testing.T) {
+	for _, c := range []struct {
+		spec Spec
+		g    SubGraph
+		want [NumVariants]string
+	}{
+		{Spec{}, InfEMAA, [NumVariants]string{"no EMA", "no EMA", "no EMA", "no EMA", "no EMA", "no EMA"}},
+		{Spec{EMA: true}, InfEMAA, [NumVariants]string{"validation only", "validation only", "validation only", "validation only", "", ""}},
+		{Spec{}, FirstLayerBwdB, [NumVariants]string{"", "", "", "", "training only", "training only"}},
+		{Spec{FreezeStem: true}, FirstLayerBwdB, [NumVariants]string{"the stem is frozen", "the stem is frozen", "the stem is frozen",
+			"the stem is frozen", "the stem is frozen", "the stem is frozen"}},
+		{Spec{}, LARSFC, [NumVariants]string{"LARS only", "LARS only", "LARS only", "LARS only", "LARS only", "LARS only"}},
+	} {
+		c.spec.Model, c.spec.Batch = "golden-tiny", 2
+		w := build1(t, c.spec, Fused)
+		for v := range NumVariants {
+			if s := w.Slot(c.g, v); s.Why != c.want[v] || s.Filled != (s.Why == "") {
+				t.Errorf("%s in %s: %q, want %q", c.g, v, s.Why, c.want[v])
+			}
+		}
+	}
+}
+
 // describe writes a schedule as one line a segment.
 func describe(list []Action) string {
 	var b strings.Builder

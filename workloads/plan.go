@@ -18,7 +18,7 @@ var chains = [][]SubGraph{
 // interval is a lifetime on the common axis of all chains, both ends included.
 type interval struct{ first, last int }
 
-// Lifetimes returns, for each activation, when it lives: one interval a chain
+// lifetimes returns, for each activation, when it lives: one interval a chain
 // that uses it, from the first node that touches it to the last, on one axis
 // on which the chains follow each other.
 func (w *Workload) lifetimes() map[TensorID][]interval {
@@ -71,7 +71,7 @@ type Memory struct {
 func (w *Workload) plan(static int64) {
 	w.memory = Memory{ByRole: map[Role]int64{}}
 	for _, t := range w.Tensors {
-		if w.isBase(t) {
+		if w.base[t.ID] && t.Role != RoleActivation {
 			w.memory.ByRole[t.Role] += align(t.Region.Bytes)
 		}
 	}

@@ -196,7 +196,7 @@ func (b *builder) simple() {
 	}
 }
 
-// rangeOps marks which operators work on regions.
+// rangeOp says which operators work on regions.
 func rangeOp(o Op) bool { return o >= OpCopyIn && o < numOps }
 
 // emptyBecause says why a sub-graph is empty for a spec, or "".

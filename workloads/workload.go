@@ -1,6 +1,7 @@
 package workloads
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -86,19 +87,20 @@ func build(s Spec, t Target, edit Edit) (*Workload, error) {
 }
 
 // markBases finds the tensors that are not views: no earlier tensor covers
-// them. (A base is always registered before its views.)
+// them. (A base is always registered before its views.) Activations have no
+// views; they share bytes by turns.
 func (w *Workload) markBases() {
 	w.base = map[TensorID]bool{}
 	var end [2]int64
 	for _, t := range w.Tensors {
-		if t.Role != RoleActivation && t.Region.Off >= end[t.Region.Space] {
+		if t.Role == RoleActivation {
+			w.base[t.ID] = true
+		} else if t.Region.Off >= end[t.Region.Space] {
 			w.base[t.ID] = true
 			end[t.Region.Space] = t.Region.End()
 		}
 	}
 }
-
-func (w *Workload) isBase(t Tensor) bool { return w.base[t.ID] }
 
 // Shape returns the images a rank and step, and the image side, of a variant.
 func (w *Workload) Shape(v Variant) (batch, resolution int) {
@@ -157,13 +159,18 @@ func (w *Workload) Norms() []string {
 func (w *Workload) State() []TensorID { return w.Bases(RoleState) }
 
 // Bases lists the tensors of some roles that are not views, in offset order.
+// Activations that no node uses have no place and are left out.
 func (w *Workload) Bases(roles ...Role) []TensorID {
 	var ids []TensorID
 	for _, t := range w.Tensors {
-		if w.base[t.ID] && slices.Contains(roles, t.Role) {
+		if w.base[t.ID] && t.Region.Bytes > 0 && slices.Contains(roles, t.Role) {
 			ids = append(ids, t.ID)
 		}
 	}
+	slices.SortStableFunc(ids, func(a, b TensorID) int {
+		x, y := w.Tensors[a].Region, w.Tensors[b].Region
+		return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.Off, y.Off))
+	})
 	return ids
 }
 
@@ -226,6 +233,7 @@ func (w *Workload) fillAtlas() {
 				n, r := w.Shape(v)
 				s.Shape = fmt.Sprintf("n%d r%d", n, r)
 				switch {
+				case why != "": // whatever the variant
 				case v.Val() && !info.Val:
 					s.Why = "training only"
 				case !v.Val() && !info.Train:

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -291,6 +292,7 @@ func TestExitCodes(t *testing.T) {
 		{fmt.Errorf("run: %w", &bench.InputError{Name: "--x"}), exitUsage},
 		{fmt.Errorf("run: %w", &results.ReadError{}), exitUsage},
 		{errors.Join(errors.New("x"), &bench.DisagreementError{}), exitDisagree},
+		{fmt.Errorf("verify: %w", &verify.Failure{Problems: []string{"x"}}), exitDisagree},
 		{fmt.Errorf("run: %w", context.Canceled), exitInterrupted},
 	} {
 		if got := exitCode(test.err); got != test.want {

@@ -56,6 +56,9 @@ kind and operator, and the memory plan.`,
 // validate builds the one workload that the flags name.
 func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, error) {
 	none := results.CellKey{}
+	if o.dot != "" && o.json {
+		return nil, none, &bench.InputError{Name: "--dot", Reason: "prints Graphviz, so it cannot be used with --json"}
+	}
 	for name, n := range map[string]int{
 		"--workload": len(o.cells.workload.values), "--batch": len(o.cells.batch.values), "--gpus": len(o.cells.gpus.values),
 		"--precision": len(o.cells.precision.values), "--optimizer": len(o.cells.optimizer.values),

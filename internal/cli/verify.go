@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
@@ -35,13 +36,16 @@ func newVerifyCmd(env *Env) *cobra.Command {
 		Long: `verify trains an epoch at both resolutions with a last partial batch, then
 validates, for a fixed matrix (AMP with SGD and averages, AMP with LARS and
 averages, FP32 with SGD, frozen stem), in every configuration, and compares
-all state bit for bit. It drops each ordering edge in turn and expects the
-hazard check to report it. It exits 4 if anything is wrong.`,
+all state bit for bit, of configurations with each other and of ranks where
+they must be equal. It drops each ordering edge in turn and expects the hazard
+check to report it. It exits 4 if anything is wrong.`,
 		Args: noArgs,
 	}
 	f := cmd.Flags()
 	o.cells.addPlace(f)
 	f.Lookup("gpus").Usage = "ranks (default 2 on the CPU, else 1)"
+	f.Lookup("resolution").Usage = "image sides BEGIN,FINAL in pixels (default half the model's own for FINAL and one size less for BEGIN)"
+	f.Lookup("last-batch").Usage = "images TRAIN,VAL in an epoch's last batch (default one less than --batch, and half of it)"
 	o.ways.add(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Uint64Var(&o.seed, "seed", 1, "of weights and data")
@@ -78,9 +82,6 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return nil, err
 	}
-	if err := checkMemory(cells, device); err != nil {
-		return nil, err
-	}
 	options := o.env.data(o.data, o.seed)
 	if err := data.Check(options); err != nil {
 		return nil, err
@@ -89,6 +90,13 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	for _, c := range cells {
 		c.Resolution.Begin, c.Resolution.Final = o.cells.resolution.pair()
 		c.LastBatch.Train, c.LastBatch.Val = o.cells.lastBatch.pair()
+		rows, err := verify.Cells(c)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkMemory(rows, device); err != nil {
+			return nil, err
+		}
 		requests = append(requests, bench.VerifyRequest{
 			Cell: c, Configurations: ways, Seed: o.seed, Data: options,
 			Progress: func(what string) { fmt.Fprintf(o.env.Stderr, "%s gpus %d: %s\n", c.Workload, c.GPUs, what) },

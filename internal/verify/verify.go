@@ -113,10 +113,22 @@ func (v *verifier) progress(format string, args ...any) {
 	}
 }
 
+// Cells are the rows' cells, completed: what a request will run.
+func Cells(c results.CellKey) ([]results.CellKey, error) {
+	var out []results.CellKey
+	for _, e := range matrix {
+		cell, err := e.cell(c)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, cell)
+	}
+	return out, nil
+}
+
 // cell completes a row's cell: both resolutions differ where the model allows
 // it, and last batches are partial and different.
-func (v *verifier) cell(e entry) (results.CellKey, error) {
-	c := v.req.Cell
+func (e entry) cell(c results.CellKey) (results.CellKey, error) {
 	e.set(&c)
 	c.Smoothing = 0.1
 	if c.Batch == 0 {
@@ -143,7 +155,7 @@ func (v *verifier) cell(e entry) (results.CellKey, error) {
 
 // entry runs one row.
 func (v *verifier) entry(e entry) error {
-	cell, err := v.cell(e)
+	cell, err := e.cell(v.req.Cell)
 	if err != nil {
 		return err
 	}

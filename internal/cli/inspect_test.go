@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+func TestInspectListsActivations(t *testing.T) {
+	code, stdout, stderr := invoke(t, t.Context(), fakeEngine(), t.TempDir(), "inspect", "--workload=resnet20-cifar", "--batch=64", "--json")
+	if code != exitOK {
+		t.Fatal(stderr)
+	}
+	var r inspectReport
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	// At batch 64 the first stage's activations, of 4 MiB each, are the largest
+	// tensors but for the input.
+	const stage = 64 * 32 * 32 * 16 * 4
+	count := 0
+	for i, l := range r.Memory.Largest {
+		if l.Role == workloads.RoleActivation.String() {
+			count++
+			if l.Bytes != stage {
+				t.Errorf("%s has %d bytes, want %d", l.Name, l.Bytes, stage)
+			}
+		}
+		if i > 0 && l.Bytes > r.Memory.Largest[i-1].Bytes {
+			t.Errorf("%s is not in its place", l.Name)
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d activations among the largest: %+v", count, r.Memory.Largest)
+	}
+	if sum := r.Memory.ByRole["activation"]; sum != r.Memory.ActivationBytes {
+		t.Errorf("activations have %d bytes by role and %d in the plan", sum, r.Memory.ActivationBytes)
+	}
+}
+
+func TestDotRefusesJSON(t *testing.T) {
+	code, stdout, stderr := invoke(t, t.Context(), fakeEngine(), t.TempDir(), "inspect", "--dot", "--json")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "--dot") || !strings.Contains(stderr, "--json") {
+		t.Errorf("exit %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// What reaches an operator under another name, as part of a range or as the
+// range around it, is drawn too.
+func TestDotDrawsViews(t *testing.T) {
+	for _, c := range []struct{ graph, want string }{
+		{"NAN_CHECK_AND_GRAD_SCALING", `n0 -> n1 \[label="scalars"\]`},
+		{"TRANSFER_A", `n0 -> n1 \[label="raw_images_A"\]`}, // written as raw_A
+	} {
+		code, stdout, stderr := invoke(t, t.Context(), fakeEngine(), t.TempDir(), "inspect", "--precision=amp", "--dot="+c.graph)
+		if code != exitOK || !regexp.MustCompile(c.want).MatchString(stdout) {
+			t.Errorf("%s: no %s in\n%s%s", c.graph, c.want, stdout, stderr)
+		}
+		if strings.Count(stdout, "legend [") != 1 {
+			t.Errorf("%s has no legend", c.graph)
+		}
+	}
+}
+
+func TestWriters(t *testing.T) {
+	region := func(off, n int64) workloads.Region { return workloads.Region{Off: off, Bytes: n} }
+	var before []*workloads.Bound
+	for _, r := range []workloads.Region{region(0, 100), region(0, 40), region(40, 20), region(200, 10), region(10, 20)} {
+		before = append(before, &workloads.Bound{Out: []workloads.Operand{{Region: r}}})
+	}
+	for _, c := range []struct {
+		r    workloads.Region
+		want []int
+	}{
+		{region(0, 60), []int{4, 2, 1}}, // the first is overwritten
+		{region(50, 20), []int{2, 0}},
+		{region(12, 5), []int{4}},
+		{region(100, 50), nil},
+		{region(205, 100), []int{3}},
+	} {
+		if got := writers(before, c.r); !slices.Equal(got, c.want) {
+			t.Errorf("%v was written by %v, want %v", c.r, got, c.want)
+		}
+	}
+}

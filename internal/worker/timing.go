@@ -135,4 +135,3 @@ func (s *Session) asBench(x *Executor) bench.Executor {
 	}
 	return x
 }
-

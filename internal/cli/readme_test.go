@@ -3,12 +3,15 @@ package cli
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tech-renaissance/trbench/workloads"
 )
 
 var update = flag.Bool("update", false, "rewrite the output in README.md")
@@ -115,6 +118,97 @@ func TestREADME(t *testing.T) {
 		if err := os.WriteFile(page, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// tested is what tests the commands of sh blocks that this test does not run.
+var tested = map[string]string{
+	"go test ./...": "that is what runs this test",
+}
+
+// TestREADMECommands runs the commands of the README's sh blocks, in order, in
+// one folder. What times would take minutes; over an engine that invents the
+// figures it is flags and files that are tested, and the sessions above time
+// in earnest.
+func TestREADMECommands(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	inside, ran := false, 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case line == "```sh":
+			inside = true
+			continue
+		case strings.HasPrefix(line, "```"):
+			inside = false
+		}
+		command, _, _ := strings.Cut(line, " #")
+		command = strings.TrimSpace(command)
+		if !inside || command == "" || tested[command] != "" {
+			continue
+		}
+		rest, ok := strings.CutPrefix(command, goRun+" ")
+		if !ok {
+			t.Errorf("README.md: %q is not tested", command)
+			continue
+		}
+		args := strings.Fields(rest)
+		engine := NewEngine(os.Getenv, Libraries{})
+		if args[0] == "run" || args[0] == "report" {
+			engine = fakeEngine()
+		}
+		for _, a := range args {
+			if file, ok := strings.CutPrefix(a, "--resume="); ok {
+				interrupt(t, filepath.Join(dir, file))
+			}
+		}
+		if code, stdout, stderr := invoke(t, t.Context(), engine, dir, args...); code != exitOK || stdout == "" {
+			t.Errorf("README.md: %s: exit %d\n%s%s", command, code, stdout, stderr)
+		}
+		ran++
+	}
+	if ran < 8 {
+		t.Errorf("%d commands ran", ran)
+	}
+}
+
+// The README says how many sub-graphs a step launches.
+func TestREADMECountsSubGraphs(t *testing.T) {
+	least, most := int(workloads.NumSubGraphs), 0
+	for bits := range 1 << 5 {
+		is := func(i int) bool { return bits>>i&1 == 1 }
+		s := workloads.Spec{Model: "golden-tiny", Batch: 2, EMA: is(0), FreezeStem: is(1), Ranks: 1}
+		if is(2) {
+			s.Ranks = 2
+		}
+		if is(3) {
+			s.Precision = workloads.AMP
+		}
+		if is(4) {
+			s.Optimizer = workloads.LARS
+		}
+		w, err := workloads.New(s, workloads.Target{Lowering: workloads.Fused})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, a := range w.Schedule(workloads.Segment{Phase: workloads.TrainStep, Variant: workloads.FinalFull}) {
+			if a.Kind == workloads.ActRun {
+				n++
+			}
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("captured and launched, %d to %d of them", least, most); !strings.Contains(string(text), want) {
+		t.Errorf("README.md does not say %q", want)
 	}
 }
 

@@ -142,6 +142,39 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// The README's layout has every room, or the folder that holds it.
+func TestREADMEHasAllRooms(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var text [2]string
+	for i, name := range []string{filepath.Join("docs", "design.md"), "README.md"} {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[i] = string(b)
+	}
+	_, layout, ok := strings.Cut(text[1], "\n## Layout\n")
+	if !ok {
+		t.Fatal("README.md has no layout")
+	}
+	var shown []room
+	for line := range strings.Lines(layout) {
+		if cell, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok {
+			for _, q := range quoted.FindAllStringSubmatch(cell, -1) {
+				shown = append(shown, room{name: q[1]})
+				if _, err := os.Stat(filepath.Join(root, q[1])); err != nil {
+					t.Errorf("README.md: %v", err)
+				}
+			}
+		}
+	}
+	for _, r := range append(readTable(text[0]), room{name: "scripts"}, room{name: "docs"}) {
+		if _, ok := find(shown, r.name); !ok {
+			t.Errorf("README.md's layout lacks %s", r.name)
+		}
+	}
+}
+
 // list asks the go command about all packages and what they depend on.
 func list(t *testing.T, root string) []pkg {
 	t.Helper()

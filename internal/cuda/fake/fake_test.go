@@ -233,7 +233,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	r.ok(r.MemFree(p))
-	p, err = r.MemAlloc(64 << 10)
+	_, err = r.MemAlloc(64 << 10)
 	r.ok(err)
 }
 

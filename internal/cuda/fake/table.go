@@ -1144,8 +1144,8 @@ type launchAttr struct {
 }
 
 type instantiateParams struct {
-	flags   uint64
-	upload  uintptr
+	_       uint64  // flags
+	_       uintptr // upload stream
 	errNode uintptr
 	result  uint32
 	_       uint32
@@ -1155,7 +1155,7 @@ type updateInfo struct {
 	result uint32
 	_      uint32
 	node   uintptr
-	from   uintptr
+	_      uintptr // from
 }
 
 type kernelNodeParams struct {
@@ -1165,17 +1165,17 @@ type kernelNodeParams struct {
 	_           uint32
 	params      unsafe.Pointer
 	extra       unsafe.Pointer
-	kern        uintptr
+	_           uintptr // CUkernel
 	ctx         uintptr
 }
 
 type copyEnd struct {
-	x, y, z, lod  uint64
+	_             [4]uint64 // x, y, z, lod
 	memType       uint32
 	_             uint32
 	host          uintptr
 	device        uint64
-	array         uintptr
+	_             uintptr // array
 	_             uintptr
 	pitch, height uint64
 }
@@ -1186,7 +1186,8 @@ type memcpyParams struct {
 }
 
 type memsetParams struct {
-	dst, pitch         uint64
+	dst                uint64
+	_                  uint64 // pitch
 	value, elementSize uint32
 	width, height      uint64
 }

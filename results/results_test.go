@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -328,12 +329,16 @@ func TestUnwritable(t *testing.T) {
 		{filepath.Join(dir, "none", "r.json"), "none does not exist"},
 		{filepath.Join(file, "r.json"), "not a directory"},
 		{file + "/new/", "not a directory"},
-		{os.DevNull, "neither a file nor a folder"},
+		{device(t, dir), "neither a file nor a folder"},
+		{file, "the file there is no record that this program reads, so it is kept: it is not JSON"},
 	} {
 		t.Run(test.want, func(t *testing.T) {
 			errs := []error{CheckWritable(test.path)}
-			_, err := Write(test.path, sample())
-			for _, err := range append(errs, err) {
+			if test.path != file { // Write replaces what it was told to
+				_, err := Write(test.path, sample())
+				errs = append(errs, err)
+			}
+			for _, err := range errs {
 				var we *WriteError
 				if !errors.As(err, &we) || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%q: got %v, want %q", test.path, err, test.want)
@@ -341,7 +346,89 @@ func TestUnwritable(t *testing.T) {
 			}
 		})
 	}
+	wantFiles(t, dir, 2)
+	if b, err := os.ReadFile(file); err != nil || string(b) != "x" {
+		t.Errorf("the file holds %q (%v)", b, err)
+	}
+}
+
+// device makes what stands for a device: a pipe with a name. The real
+// /dev/null is not for tests, which as the superuser could replace it.
+func device(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "device")
+	if err := syscall.Mkfifo(path, 0o666); err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+// What turned into a device since it was looked at is not replaced either.
+func TestReplaceKeepsDevices(t *testing.T) {
+	dir := t.TempDir()
+	path := device(t, dir)
+	if err := replace(dir, path, []byte("x")); err == nil || err.Error() != notAFile {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		t.Errorf("%v (%v)", info, err)
+	}
 	wantFiles(t, dir, 1)
+}
+
+// A file that is replaced keeps its permissions, and its owner where that can
+// be had; a new one gets what new files get. Read-only files are kept.
+func TestWriteKeepsPermissions(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.json")
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o666} {
+		if err := errors.Join(os.WriteFile(path, nil, mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		uid, gid := os.Getuid(), os.Getgid()
+		if uid == 0 {
+			uid, gid = 1234, 1235
+			if err := os.Chown(path, uid, gid); err != nil {
+				uid, gid = 0, 0
+			}
+		}
+		if err := CheckWritable(path); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // an empty file, then a record
+			if _, err := Write(path, sample()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is, ok := info.Sys().(*syscall.Stat_t)
+		if info.Mode().Perm() != mode || ok && (int(is.Uid) != uid || int(is.Gid) != gid) {
+			t.Errorf("%v of %d:%d became %v of %d:%d", mode, uid, gid, info.Mode(), is.Uid, is.Gid)
+		}
+	}
+	if err := os.Chmod(path, 0o444); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckWritable(path); err == nil || !strings.HasSuffix(err.Error(), "the file there is read-only") {
+		t.Error(err)
+	}
+
+	plain, made := filepath.Join(dir, "plain"), filepath.Join(dir, "made.json")
+	if err := os.WriteFile(plain, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(made, sample()); err != nil {
+		t.Fatal(err)
+	}
+	a, err := os.Stat(plain)
+	b, berr := os.Stat(made)
+	if err != nil || berr != nil || a.Mode() != b.Mode() {
+		t.Errorf("a new record has %v, other new files %v", b.Mode(), a.Mode())
+	}
+	wantFiles(t, dir, 3)
 }
 
 func FuzzDecode(f *testing.F) {

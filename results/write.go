@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -57,8 +58,10 @@ func encode(r *Record) ([]byte, error) {
 // then renamed, so a reader sees the whole record or none. A name that ends in
 // .gz is packed. If path is a folder,
 // or ends in a separator (the folder is then made), the file gets a name of its
-// own that simultaneous runs do not share. It returns the file's name. The
-// error is a [*WriteError].
+// own that simultaneous runs do not share. A file that is there is replaced,
+// whatever it holds ([CheckWritable] asks that), and keeps its permissions and
+// owner; a link is followed; a device, a pipe or a socket is refused. It
+// returns the file's name. The error is a [*WriteError].
 func Write(path string, r *Record) (string, error) {
 	b, err := encode(r)
 	if err != nil {
@@ -92,12 +95,16 @@ func pack(b []byte) []byte {
 	return out.Bytes()
 }
 
-// CheckWritable says whether [Write] to path can work, before the run that
-// makes the record. It leaves nothing behind and creates no folder. The error
-// is a [*WriteError].
+// CheckWritable says whether [Write] to path can work and harms nothing,
+// before the run that makes the record: a file that is there must be writable,
+// and a record or empty. It leaves nothing behind and creates no folder. The
+// error is a [*WriteError].
 func CheckWritable(path string) error {
 	p, err := locate(path)
 	if err != nil {
+		return err
+	}
+	if err := p.checkFile(); err != nil {
 		return err
 	}
 	dir := p.dir
@@ -107,11 +114,54 @@ func CheckWritable(path string) error {
 		}
 		dir = filepath.Dir(dir) // Write would make the folders between
 	}
-	f, err := os.CreateTemp(dir, temporary)
+	f, err := createTemporary(dir)
 	if err != nil {
 		return writeError(path, err)
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	dressed := dress(f, p.file)
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return writeError(path, err)
+	}
+	if dressed != nil {
+		return &WriteError{Path: path, Problem: "the file there belongs to another user, and a new one cannot be given to them", Err: dressed}
+	}
+	return nil
+}
+
+// checkFile refuses to replace what is not known to be ours to replace. A
+// rename would not ask: it needs no leave of the file, only of its folder.
+func (p place) checkFile() error {
+	if p.isDir {
+		return nil
+	}
+	info, err := os.Stat(p.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return writeError(p.file, err)
+	}
+	// The superuser may write anywhere; a file without any leave to write is
+	// protected on purpose all the same.
+	f, err := os.OpenFile(p.file, os.O_WRONLY, 0)
+	if err == nil {
+		err = f.Close()
+	}
+	if info.Mode().Perm()&0o222 == 0 || err != nil {
+		return &WriteError{Path: p.file, Problem: "the file there is read-only", Err: err}
+	}
+	if info.Size() == 0 {
+		return nil
+	}
+	if _, err := ReadFile(p.file); err != nil {
+		problem := err.Error()
+		var r *ReadError
+		if errors.As(err, &r) {
+			problem = r.Problem
+		}
+		return &WriteError{Path: p.file, Problem: "the file there is no record that this program reads, so it is kept: it " + problem, Err: err}
+	}
+	return nil
 }
 
 // place is a path resolved: a folder, and a file in it unless isDir.
@@ -119,6 +169,8 @@ type place struct {
 	dir, file string
 	isDir     bool
 }
+
+const notAFile = "it is neither a file nor a folder"
 
 func locate(path string) (place, error) {
 	if path == "" {
@@ -135,7 +187,7 @@ func locate(path string) (place, error) {
 	case err == nil && info.IsDir():
 		return place{dir: filepath.Clean(path), isDir: true}, nil
 	case err == nil && !info.Mode().IsRegular():
-		return place{}, &WriteError{Path: path, Problem: "it is neither a file nor a folder"}
+		return place{}, &WriteError{Path: path, Problem: notAFile}
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return place{}, writeError(path, err)
 	case err != nil && os.IsPathSeparator(path[len(path)-1]):
@@ -158,25 +210,73 @@ func writeError(path string, err error) error {
 	}
 	problem := cause.Error()
 	if errors.Is(err, fs.ErrNotExist) {
-		problem = fmt.Sprintf("the folder %s does not exist", filepath.Dir(strings.TrimRight(path, string(os.PathSeparator))))
+		problem = absence(filepath.Dir(strings.TrimRight(path, string(os.PathSeparator))))
 	}
 	return &WriteError{Path: path, Problem: problem, Err: err}
 }
 
-const temporary = ".trbench-*.tmp"
+// absence says what "no such file" means for a file to be made in dir.
+func absence(dir string) string {
+	_, lost := os.Getwd()
+	switch _, err := os.Stat(dir); {
+	case !filepath.IsAbs(dir) && lost != nil:
+		return "the working folder does not exist any more"
+	case err == nil:
+		return fmt.Sprintf("the folder %s takes no new files", dir)
+	}
+	return fmt.Sprintf("the folder %s does not exist", dir)
+}
+
+// createTemporary makes a file of a name that nothing else has, with the
+// permissions that new files get.
+func createTemporary(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, ".trbench-"+salt()+".tmp"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+// dress gives f the permissions and the owner of the file it will replace, if
+// there is one.
+func dress(f *os.File, file string) error {
+	if file == "" {
+		return nil
+	}
+	old, err := os.Stat(file)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	now, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	was, ok := old.Sys().(*syscall.Stat_t)
+	is, also := now.Sys().(*syscall.Stat_t)
+	if ok && also && (was.Uid != is.Uid || was.Gid != is.Gid) {
+		if err := f.Chown(int(was.Uid), int(was.Gid)); err != nil {
+			return err
+		}
+	}
+	return f.Chmod(old.Mode().Perm())
+}
 
 // uniqueName is a file name with the time, for people, and 64 random bits,
 // for runs that start in the same second.
 func uniqueName(t time.Time) string {
-	var salt [8]byte
-	_, _ = rand.Read(salt[:]) // documented never to fail
-	return fmt.Sprintf("trbench-%s-%s.json", t.UTC().Format("20060102T150405Z"), hex.EncodeToString(salt[:]))
+	return fmt.Sprintf("trbench-%s-%s.json", t.UTC().Format("20060102T150405Z"), salt())
+}
+
+// salt is 64 random bits in hexadecimal.
+func salt() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // documented never to fail
+	return hex.EncodeToString(b[:])
 }
 
 // replace writes b under a temporary name, syncs and renames it. On failure
 // the temporary file is removed and the target is as it was.
 func replace(dir, file string, b []byte) (err error) {
-	f, err := os.CreateTemp(dir, temporary)
+	f, err := createTemporary(dir)
 	if err != nil {
 		return err
 	}
@@ -185,12 +285,20 @@ func replace(dir, file string, b []byte) (err error) {
 			_ = os.Remove(f.Name())
 		}
 	}()
-	if err = fill(f, b); err != nil {
+	if err = fill(f, b); err == nil {
+		err = dress(f, file)
+	}
+	if err != nil {
 		_ = f.Close()
 		return err
 	}
 	if err = f.Close(); err != nil {
 		return err
+	}
+	// A rename would put a file in the place of a device, which other programs
+	// then write to. It was looked at before; this is the last moment.
+	if info, err := os.Lstat(file); err == nil && !info.Mode().IsRegular() {
+		return errors.New(notAFile)
 	}
 	if err = os.Rename(f.Name(), file); err != nil {
 		return err
@@ -200,9 +308,6 @@ func replace(dir, file string, b []byte) (err error) {
 
 func fill(f *os.File, b []byte) error {
 	if _, err := f.Write(b); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
 		return err
 	}
 	return f.Sync()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +63,7 @@ func badRecords(e *testscript.Env) error {
 	_ = z.Close()
 	huge := filepath.Join(e.WorkDir, "huge.json")
 	return errors.Join(
+		syscall.Mkfifo(filepath.Join(e.WorkDir, "pipe"), 0o666), // stands for a device
 		os.WriteFile(filepath.Join(e.WorkDir, "deep.json"), []byte(deep), 0o666),
 		os.WriteFile(filepath.Join(e.WorkDir, "cut.json.gz"), packed.Bytes()[:packed.Len()-6], 0o666),
 		os.WriteFile(huge, nil, 0o666), os.Truncate(huge, 1<<30), // sparse
@@ -211,7 +213,11 @@ func TestNothingIsRunBeforeAllIsChecked(t *testing.T) {
 		t.Error("a cell ran")
 		return nil, errors.New("never")
 	}
-	for _, bad := range []string{"--out=/dev/null", "--data=/none", "--batch=1,0", "--gpus=1,5", "--warmup=10", "--resolution=32,33"} {
+	pipe := filepath.Join(t.TempDir(), "pipe") // never a real device: a fault would replace it
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"--out=" + pipe, "--data=/none", "--batch=1,0", "--gpus=1,5", "--warmup=10", "--resolution=32,33"} {
 		dir := t.TempDir()
 		if code, _, stderr := invoke(t, t.Context(), engine, dir, "run", bad); code != exitUsage {
 			t.Errorf("%s: exit %d, %s", bad, code, stderr)

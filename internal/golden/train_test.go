@@ -173,6 +173,46 @@ func againstPyTorch(t *testing.T, d devicetest.Kind, g *golden.Golden) {
 	}
 }
 
+// The net is one on which mistakes in batch norm show: its first variances are
+// small beside any epsilon that is wrong, and one batch norm works on few
+// values, so that n and n-1 differ.
+func TestTheNetIsSensitive(t *testing.T) {
+	g := load(t)
+	c := g.Case("nesterov-fp32")
+	train(t, devicetest.All()[0], g, g.Spec(c), workloads.Fused, key("eager", "event"), func(step int, get func(kind, name string) []float32) {
+		if step > 1 {
+			return
+		}
+		first := get(golden.Running, "stem.bn.stat_var") // of this step's batch
+		if len(first) == 0 {
+			t.Fatal("no variances")
+		}
+		for ch, v := range first {
+			if !(v > 0 && v < 0.05) {
+				t.Errorf("variance %v of channel %d after the stem, want below 0.05", v, ch)
+			}
+		}
+		t.Logf("variances %v", first)
+	})
+	w, err := workloads.New(g.Spec(c), workloads.Target{Lowering: workloads.Fused})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, where := math.MaxInt, ""
+	for _, b := range w.Bounds(workloads.DeepFwdBwd, workloads.FinalFull, workloads.ControlDevice) {
+		if b.Op == workloads.OpBatchNorm {
+			x := b.In[0].Shape
+			if n := x[0] * x[1] * x[2]; n < least {
+				least, where = n, b.Name
+			}
+		}
+	}
+	if least > 256 {
+		t.Errorf("no batch norm works on at most 256 values a channel; %s has the fewest, %d", where, least)
+	}
+	t.Logf("%s works on %d values a channel", where, least)
+}
+
 // Every one of these mistakes makes the comparison fail.
 func TestMistakesAreSeen(t *testing.T) {
 	g := load(t)

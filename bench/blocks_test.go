@@ -19,6 +19,7 @@ type fakeSession struct {
 	executors   map[results.ConfigurationKey]*fakeExecutor
 	broken      string // the mode whose steps count double
 	failing     string // the mode whose steps fail
+	forgetful   bool   // restoring does nothing
 }
 
 type fakeExecutor struct {
@@ -41,7 +42,9 @@ func (s *fakeSession) Executor(k results.ConfigurationKey) (Executor, error) {
 
 func (s *fakeSession) Snapshot() error { s.kept = s.value; return nil }
 func (s *fakeSession) Restore() error {
-	s.value = s.kept
+	if !s.forgetful {
+		s.value = s.kept
+	}
 	s.log = append(s.log, "restore")
 	return nil
 }
@@ -108,6 +111,31 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("got %+v, %v", v, err)
 			}
 		})
+	}
+}
+
+// A configuration with nothing to be compared with is compared with itself.
+func TestCheckAlone(t *testing.T) {
+	eager := modes("eager")
+	s := &fakeSession{}
+	v, err := Check(t.Context(), s, eager[0], eager, 4)
+	if err != nil || !v.Equal || !slices.Equal(v.Modes, []string{"eager/event/device", "eager/event/device"}) {
+		t.Errorf("got %+v, %v", v, err)
+	}
+	if want := []string{"prepare eager", "restore", "eager 4", "restore", "eager 4", "restore"}; !slices.Equal(s.log, want) {
+		t.Errorf("ran %v, want %v", s.log, want)
+	}
+	s = &fakeSession{forgetful: true}
+	_, err = Check(t.Context(), s, eager[0], eager, 4)
+	if err == nil || !strings.HasPrefix(err.Error(), "eager/event/device does not repeat itself on ") {
+		t.Errorf("got %v", err)
+	}
+	// Dispatch is a difference, and named.
+	slow := eager[0]
+	slow.DispatchNs = 5
+	v, err = Check(t.Context(), &fakeSession{}, eager[0], []results.ConfigurationKey{eager[0], slow}, 4)
+	if err != nil || !slices.Equal(v.Modes, []string{"eager/event/device", "eager/event/device with 5 ns of dispatch"}) {
+		t.Errorf("got %+v, %v", v, err)
 	}
 }
 

@@ -3,14 +3,16 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tech-renaissance/trbench/results"
 )
 
 // Check runs the reference and every other configuration from the session's
-// snapshot and compares what they leave behind, bit for bit. A difference is a
-// [*DisagreementError] without its Cell. The evidence names every
-// configuration that ran.
+// snapshot and compares what they leave behind, bit for bit. Without another
+// one the reference runs twice and must repeat itself. A difference is a
+// [*DisagreementError] without its Cell. The evidence names what ran, in
+// order.
 func Check(ctx context.Context, s Session, reference results.ConfigurationKey, others []results.ConfigurationKey, steps int) (results.Verify, error) {
 	v := results.Verify{Steps: steps}
 	run := func(k results.ConfigurationKey) (State, error) {
@@ -31,7 +33,7 @@ func Check(ctx context.Context, s Session, reference results.ConfigurationKey, o
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", k, err)
 		}
-		v.Modes = append(v.Modes, k.String())
+		v.Modes = append(v.Modes, label(k))
 		return st, nil
 	}
 	want, err := run(reference)
@@ -39,10 +41,11 @@ func Check(ctx context.Context, s Session, reference results.ConfigurationKey, o
 		return v, err
 	}
 	v.Tensors, v.Bytes = want.Tensors(), want.Bytes()
+	others = slices.DeleteFunc(slices.Clone(others), func(k results.ConfigurationKey) bool { return k == reference })
+	if len(others) == 0 {
+		others = append(others, reference)
+	}
 	for _, k := range others {
-		if k == reference {
-			continue
-		}
 		got, err := run(k)
 		if err != nil {
 			return v, err

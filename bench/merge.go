@@ -96,6 +96,7 @@ func Reduce(c *results.Cell, p Plan) {
 		for j := range c.Configurations[i].Metrics {
 			reduceMetric(&c.Configurations[i].Metrics[j])
 		}
+		reduceRate(&c.Configurations[i])
 	}
 	c.Ratios, c.Headline = ratios(c), headline(c)
 	c.Warnings = append(slices.DeleteFunc(c.Warnings, func(w results.Warning) bool { return slices.Contains(doubtCodes, w.Code) }),
@@ -107,5 +108,34 @@ func reduceMetric(m *results.Metric) {
 	m.N = len(m.Samples)
 	if m.Summary != nil {
 		m.Value = m.Summary.Median
+	}
+}
+
+// reduceRate makes the rate's figures those of the step time, so that the two
+// never contradict each other: a median of rates is not the rate at the median
+// where their number is even. Only the tails, P10 to Max, are of the rate's own
+// samples.
+func reduceRate(c *results.Configuration) {
+	rate, step := c.Metric(results.ImagesPerS), c.Metric(results.StepTimeNs)
+	if rate == nil || step == nil || rate.Summary == nil || step.Summary == nil || len(rate.Samples) != len(step.Samples) {
+		return
+	}
+	// Samples keep whole nanoseconds, so the images of a step are not exact
+	// in any one.
+	products := make([]float64, len(rate.Samples))
+	for i := range products {
+		products[i] = rate.Samples[i].Value * step.Samples[i].Value
+	}
+	images := math.Round(results.Median(products) / 1e9)
+	at := func(stepNs float64) float64 { return images * 1e9 / max(stepNs, 1) }
+	from, to := step.Summary, rate.Summary
+	rate.Value, to.Median = at(from.Median), at(from.Median)
+	for i, v := range from.Processes {
+		to.Processes[i] = at(v)
+	}
+	if from.Interval != nil {
+		interval := *from.Interval
+		interval.Low, interval.High = at(from.Interval.High), at(from.Interval.Low)
+		to.Interval = &interval
 	}
 }

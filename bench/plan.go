@@ -84,8 +84,12 @@ type DisagreementError struct {
 }
 
 func (e *DisagreementError) Error() string {
-	return fmt.Sprintf("%s and %s disagree on %s batch %d: rank %d, tensor %s, element %d: %s",
-		e.Reference, e.Other, e.Cell.Workload, e.Cell.Batch, e.Rank, e.Tensor, e.Index, e.Detail)
+	who := fmt.Sprintf("%s and %s disagree", e.Reference, e.Other)
+	if e.Reference == e.Other {
+		who = e.Reference.String() + " does not repeat itself"
+	}
+	return fmt.Sprintf("%s on %s batch %d: rank %d, tensor %s, element %d: %s",
+		who, e.Cell.Workload, e.Cell.Batch, e.Rank, e.Tensor, e.Index, e.Detail)
 }
 
 // Limits is what the device allows.

@@ -54,6 +54,29 @@ func codes(c results.Cell) []string {
 	return out
 }
 
+// A row never contradicts itself: images per second are the images of a step
+// over its time, in the figure, its interval and each process, also where
+// blocks and processes are even in number.
+func TestRateFollowsStepTime(t *testing.T) {
+	for _, processes := range []int{1, 2, 3, 8} {
+		w := steady(func(m moment) float64 { return 1 + 0.5*float64(m.block&1) + 0.3*float64(m.process&1) })
+		cell := runPlan(t, w, syntheticPlan(processes, 2, configurationKey("eager", "event"))).Cells[0]
+		rate, step := cell.Configurations[0].Metric(results.ImagesPerS), cell.Configurations[0].Metric(results.StepTimeNs)
+		at := func(ns float64) float64 { return float64(cell.Key.Batch*cell.Key.GPUs) * 1e9 / ns }
+		if rate.Value != at(step.Value) || rate.Summary.Median != rate.Value || rate.N != 2*processes {
+			t.Errorf("%d processes: %v images/s of steps of %v ns", processes, rate.Value, step.Value)
+		}
+		for i, v := range step.Summary.Processes {
+			if rate.Summary.Processes[i] != at(v) {
+				t.Errorf("process %d of %d: %v images/s of steps of %v ns", i, processes, rate.Summary.Processes[i], v)
+			}
+		}
+		if i := step.Summary.Interval; i != nil && (rate.Summary.Interval.Low != at(i.High) || rate.Summary.Interval.High != at(i.Low)) {
+			t.Errorf("%d processes: interval %+v of %+v", processes, rate.Summary.Interval, i)
+		}
+	}
+}
+
 // Worlds with a known truth: the figures come out right, the interval has the
 // ratio in it, and the doubt is named.
 func TestKnownTruth(t *testing.T) {

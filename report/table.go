@@ -286,22 +286,25 @@ func (s sources) intervalLine() []string {
 	return []string{"+- is the larger half of the median's interval (" + strings.Join(kinds, "; ") + ")."}
 }
 
-// evidence is a line on what was compared before anything was timed.
+// evidence says what was compared before anything was timed.
 func (s sources) evidence() []string {
-	var tensors, steps, cells, checked int
-	var bytes int64
-	var unequal []string
+	var cells int
+	var compared, repeated proof
+	var alone, unequal []string
 	for c, src := range s.cells {
 		cells++
 		switch {
+		case c.Verify.Equal && len(c.Verify.Modes) == 1:
+			alone = append(alone, s.place(src, c))
+		case c.Verify.Equal && distinct(c.Verify.Modes) == 1:
+			repeated.add(c.Verify)
 		case c.Verify.Equal:
-			checked++
+			compared.add(c.Verify)
 		case failed(c) && len(c.Configurations) == 0:
 			// It did not come so far; its failure says why.
 		default:
 			unequal = append(unequal, s.place(src, c))
 		}
-		tensors, bytes, steps = max(tensors, c.Verify.Tensors), max(bytes, c.Verify.Bytes), max(steps, c.Verify.Steps)
 	}
 	switch {
 	case len(s.list) > 1 && cells == 0:
@@ -312,12 +315,45 @@ func (s sources) evidence() []string {
 		return []string{"The modes of a cell were not found equal: its figures mean nothing."}
 	case len(unequal) > 0:
 		return []string{"The modes of a cell were not found equal: its figures mean nothing (" + strings.Join(unequal, "; ") + ")."}
-	case checked == 0:
-		return nil
 	}
-	return []string{fmt.Sprintf(
-		"Before timing, all modes of each cell left the same bits: up to %d tensors, %s, after %d steps.",
-		tensors, Bytes(bytes), steps)}
+	var lines []string
+	if compared.cells > 0 {
+		lines = append(lines, "Before timing, all modes of each cell left the same bits: "+compared.amount())
+	}
+	if repeated.cells > 0 {
+		lines = append(lines, "Before timing, "+plain(repeated.only)+" repeated itself bit for bit; there was no other mode to compare it with: "+repeated.amount())
+	}
+	if len(alone) > 0 {
+		lines = append(lines, "One mode alone was run, and compared with nothing ("+strings.Join(alone, "; ")+").")
+	}
+	return lines
+}
+
+// proof sums up what checks covered.
+type proof struct {
+	cells, tensors, steps int
+	bytes                 int64
+	only                  string
+}
+
+func (p *proof) add(v results.Verify) {
+	p.cells++
+	p.tensors, p.bytes, p.steps = max(p.tensors, v.Tensors), max(p.bytes, v.Bytes), max(p.steps, v.Steps)
+	if len(v.Modes) > 0 {
+		p.only = v.Modes[0]
+	}
+}
+
+func (p proof) amount() string {
+	return fmt.Sprintf("up to %d tensors, %s, after %d steps.", p.tensors, Bytes(p.bytes), p.steps)
+}
+
+func distinct(words []string) int {
+	seen := map[string]bool{}
+	for _, w := range words {
+		seen[w] = true
+	}
+	return len(seen)
 }
 
 // place names a cell in a sentence.

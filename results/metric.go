@@ -28,7 +28,9 @@ const (
 	LatencyNs        = "latency_ns"          // a step with a wait after it
 	LaunchCostNs     = "launch_cost_ns"      // submit time over submitting calls
 	LaunchOverheadNs = "launch_overhead_ns"  // free-running step time less that of the same work queued beforehand
-	ImagesPerS       = "images_per_s"        // the job's total: batch x gpus / step time
+	// ImagesPerS is the job's total, over all ranks: a sample is of its block's
+	// step time, the figures are batch x gpus over those of step_time_ns.
+	ImagesPerS = "images_per_s"
 
 	PrepareNs     = "prepare_ns"      // all one-off work before the first step
 	CaptureNs     = "capture_ns"      // of which recording submissions into graphs

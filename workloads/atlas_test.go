@@ -3,6 +3,7 @@ package workloads
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -278,6 +279,11 @@ func TestAdvance(t *testing.T) {
 		if DecodeScalars(s.Encode()) != s {
 			t.Errorf("step %d does not survive encoding", i)
 		}
+	}
+	all := Scalars{LR: 1, Scale: 2, NonFinite: 3, Skip: 4, Step: 5, Growth: 6, Skipped: 7, Consecutive: 8, Stop: -9, Fault: float32(math.Inf(1))}
+	b := make([]byte, 4*ScalarWords)
+	if n := testing.AllocsPerRun(10, func() { all.Put(b) }); DecodeScalars(b) != all || n > 0 {
+		t.Errorf("%+v, want %+v; %v allocations", DecodeScalars(b), all, n)
 	}
 }
 

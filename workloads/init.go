@@ -110,22 +110,32 @@ func encode(dt DType, v []float32) []byte {
 	return out
 }
 
-// ToHalf rounds to IEEE half precision, nearest even.
-func ToHalf(x float32) uint16 {
-	bits := math.Float32bits(x)
-	sign := uint16(bits >> 16 & 0x8000)
-	abs := bits & 0x7fffffff
+// ToHalf encodes to the nearest IEEE half, ties to even. NaN stays NaN. The CPU
+// device stores F16 with it, element by element; its tests cover every half and
+// the edges of rounding.
+func ToHalf(f float32) uint16 {
+	const (
+		tooLarge  = 0x47800000 // 65536: at and above only Inf and NaN
+		smallest  = 0x38800000 // 2^-14: below lie the subnormals
+		bias      = 112 << 23
+		half      = 0x3f000000
+		halfExact = float32(0.5) // its last bit is worth a half's smallest subnormal
+	)
+	u := math.Float32bits(f)
+	sign := uint16(u >> 16 & 0x8000)
+	a := u & 0x7fffffff
 	switch {
-	case abs > 0x7f800000: // NaN, quiet
-		return sign | 0x7e00
-	case abs >= 0x477ff000: // 65520 and above round to Inf
-		return sign | 0x7c00
-	case abs < 0x38800000: // below the smallest normal half: fixed point of 2^-24
-		f := math.Float32frombits(abs)
-		return sign | uint16(math.RoundToEven(float64(f)*(1<<24)))
+	case a-smallest < tooLarge-smallest:
+		// A carry out of the mantissa raises the exponent, up to Inf.
+		a += 0xfff + a>>13&1
+		return sign | uint16((a-bias)>>13)
+	case a < smallest:
+		// The addition does the rounding, to the right place.
+		return sign | uint16(math.Float32bits(math.Float32frombits(a)+halfExact)-half)
+	case a > 0x7f800000:
+		return sign | 0x7e00 | uint16(a>>13&0x1ff)
 	}
-	abs += 0xfff + abs>>13&1 // round the 13 dropped bits to nearest even
-	return sign | uint16(abs>>13-(127-15)<<10)
+	return sign | 0x7c00
 }
 
 // Encode returns the words of the scalars tensor.

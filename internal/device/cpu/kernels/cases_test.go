@@ -131,7 +131,7 @@ func normCases(rng *rand.Rand) (all []opCase) {
 		a := workloads.Attr{Groups: d.groups, ReLU: d.relu, Add: d.add, Unbiased: d.unbiased, Eps: 1e-5}
 		x, z, dy := act("x", rng, d.n, d.s, d.s, d.c), act("z", rng, d.n, d.s, d.s, d.c), act("dy", rng, d.n, d.s, d.s, d.c)
 		for i := range x.values {
-			x.values[i] = float64(fromF16(toF16(float32(x.values[i]*d.spread + d.offset))))
+			x.values[i] = float64(fromF16(workloads.ToHalf(float32(x.values[i]*d.spread + d.offset))))
 		}
 		gamma, beta := f32("gamma", rng, d.c), f32("beta", rng, d.c)
 		shape := []int{d.n, d.s, d.s, d.c}

@@ -163,7 +163,7 @@ func (l *crossEntropy) gradient(i, label int, top, smooth, inverse float64) {
 	if l.scalars == nil {
 		return
 	}
-	factor := float64(ReadScalars(l.scalars).Scale) / float64(l.n)
+	factor := float64(workloads.DecodeScalars(l.scalars).Scale) / float64(l.n)
 	off := smooth / float64(l.k)
 	var bz, bd block
 	for lo := 0; lo < l.k; lo += blockLen {

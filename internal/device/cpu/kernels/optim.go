@@ -36,7 +36,7 @@ func (c *compiler) update() *update {
 
 // begin reads the scalars and says whether to go on.
 func (u *update) begin() bool {
-	s := ReadScalars(u.scalars)
+	s := workloads.DecodeScalars(u.scalars)
 	u.lr = s.LR
 	return s.Skip == 0
 }

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/binary"
 	"math"
 	"sync/atomic"
 
@@ -62,7 +63,7 @@ func buildInject(c *compiler) func() {
 	}
 	return func() {
 		var buf block
-		v := g.read(0, 1, &buf)[0] + ReadScalars(scalars).Fault
+		v := g.read(0, 1, &buf)[0] + workloads.DecodeScalars(scalars).Fault
 		buf[0] = v
 		g.store(0, buf[:1])
 	}
@@ -78,7 +79,7 @@ func buildNormalize(c *compiler) func() {
 	for ch := range wide {
 		for u := range wide[ch] {
 			v := (float32(u)/255 - c.b.Attr.Mean[ch]) * c.b.Attr.InvStd[ch]
-			wide[ch][u], half[ch][u] = v, toF16(v)
+			wide[ch][u], half[ch][u] = v, workloads.ToHalf(v)
 		}
 	}
 	return c.spread(n, func(lo, hi int) {
@@ -116,7 +117,7 @@ func buildFiniteCheck(c *compiler) func() {
 		if found.Load() {
 			word = 1
 		}
-		putWord(scalars, workloads.ScalarNonFinite, word)
+		binary.LittleEndian.PutUint32(scalars[4*workloads.ScalarNonFinite:], word)
 	}
 }
 
@@ -130,7 +131,7 @@ func buildUnscale(c *compiler) func() {
 		}
 	})
 	return func() {
-		inverse = 1 / ReadScalars(scalars).Scale
+		inverse = 1 / workloads.DecodeScalars(scalars).Scale
 		run()
 	}
 }
@@ -158,7 +159,7 @@ func buildEMA(c *compiler) func() {
 	d := c.b.Attr.Decay
 	run := c.spread(len(w), func(lo, hi int) { blend(ema[lo:hi], w[lo:hi], d, 1-d) })
 	return func() {
-		if ReadScalars(scalars).Skip == 0 {
+		if workloads.DecodeScalars(scalars).Skip == 0 {
 			run()
 		}
 	}

@@ -152,7 +152,7 @@ func statCases(rng *rand.Rand, n int) []opCase {
 			want: func(in [][]float64) [][]float64 {
 				d := make([]float64, n)
 				for i, v := range in[0] {
-					d[i] = float64(fromF16(toF16(float32(v))))
+					d[i] = float64(fromF16(workloads.ToHalf(float32(v))))
 				}
 				return [][]float64{d}
 			}})

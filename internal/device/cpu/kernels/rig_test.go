@@ -106,7 +106,7 @@ func (r *rig) set(o *workloads.Operand, values []float64) {
 		case workloads.F32:
 			view[float32](b)[i] = float32(v)
 		case workloads.F16:
-			view[uint16](b)[i] = toF16(float32(v))
+			view[uint16](b)[i] = workloads.ToHalf(float32(v))
 		case workloads.I32:
 			view[int32](b)[i] = int32(v)
 		case workloads.U8:
@@ -209,7 +209,7 @@ func random(rng *rand.Rand, n int) []float64 {
 func halves(rng *rand.Rand, n int) []float64 {
 	v := random(rng, n)
 	for i := range v {
-		v[i] = float64(fromF16(toF16(float32(v[i]))))
+		v[i] = float64(fromF16(workloads.ToHalf(float32(v[i]))))
 	}
 	return v
 }
@@ -236,7 +236,7 @@ func outF32(name string, shape ...int) spec { return spec{name, workloads.F32, s
 // scalarSpec stores a scalars tensor as F32 words.
 func scalarSpec(s workloads.Scalars) spec {
 	b := make([]byte, 4*workloads.ScalarWords)
-	WriteScalars(b, s)
+	s.Put(b)
 	v := spec{"scalars", workloads.I32, workloads.Shape{workloads.ScalarWords}, nil}
 	for _, w := range view[int32](b) {
 		v.values = append(v.values, float64(w))
@@ -339,7 +339,7 @@ func TestHalf(t *testing.T) {
 				for k := range h {
 					want := w[k]
 					if half.bound.Out[i].DType == workloads.F16 {
-						want = float64(fromF16(toF16(float32(want))))
+						want = float64(fromF16(workloads.ToHalf(float32(want))))
 					}
 					if !near(h[k], want, 0) {
 						t.Fatalf("%s[%d] = %v, want %v rounded", c.out[i].name, k, h[k], w[k])

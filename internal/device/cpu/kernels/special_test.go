@@ -28,7 +28,7 @@ func TestFromF16(t *testing.T) {
 		if got != want && !(got != got && want != want) || math.Signbit(float64(got)) != math.Signbit(float64(want)) {
 			t.Fatalf("%#04x: %v, want %v", h, got, want)
 		}
-		if back := toF16(got); back != h && got == got {
+		if back := workloads.ToHalf(got); back != h && got == got {
 			t.Fatalf("%#04x came back as %#04x", h, back)
 		}
 	}
@@ -36,7 +36,7 @@ func TestFromF16(t *testing.T) {
 
 func TestToF16(t *testing.T) {
 	check := func(f float32) {
-		got, want := toF16(f), float16.Fromfloat32(f).Bits()
+		got, want := workloads.ToHalf(f), float16.Fromfloat32(f).Bits()
 		if f != f {
 			if v := fromF16(got); v == v {
 				t.Fatalf("NaN %#08x became %#04x", math.Float32bits(f), got)
@@ -307,14 +307,5 @@ func TestAddsOnto(t *testing.T) {
 		r.set(&r.bound.Out[0], []float64{1, 2, 4})
 		f()
 		compare(t, "g", r.get(&r.bound.Out[0]), []float64{4, 2, 4}, 0)
-	}
-}
-
-func TestScalarsRoundTrip(t *testing.T) {
-	s := workloads.Scalars{LR: 1, Scale: 2, NonFinite: 3, Skip: 4, Step: 5, Growth: 6, Skipped: 7, Consecutive: 8, Stop: -9, Fault: float32(math.Inf(1))}
-	b := make([]byte, 4*workloads.ScalarWords)
-	WriteScalars(b, s)
-	if got := ReadScalars(b); got != s {
-		t.Errorf("%+v, want %+v", got, s)
 	}
 }

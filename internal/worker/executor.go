@@ -21,8 +21,8 @@ type Executor struct {
 	key     results.ConfigurationKey
 	runners []walk.Runner
 	set     *capture.Set // nil for eager
-	// replays are graph launches of all ranks so far, submitted the steps
-	// since the last call of Clocks; counts are of one rank over the steps
+	// replays are graph launches of all ranks until the last call of Clocks,
+	// submitted the steps since then; counts are of one rank over the steps
 	// between the last two calls.
 	replays   int64
 	submitted int
@@ -137,13 +137,23 @@ func (x *Executor) Key() results.ConfigurationKey { return x.key }
 // Set is what the configuration captured, nil for eager.
 func (x *Executor) Set() *capture.Set { return x.set }
 
+// StepSegments are what a timed step of a variant submits. The last batch of
+// an epoch transfers no next one, so a step on it begins the next epoch as
+// well: each such step is an epoch of its own.
+func StepSegments(v workloads.Variant) []workloads.Segment {
+	switch {
+	case v.Val():
+		return []workloads.Segment{{Phase: workloads.ValBatch, Variant: v}}
+	case v.Last():
+		return []workloads.Segment{{Phase: workloads.TrainStep, Variant: v}, {Phase: workloads.EpochBegin, Variant: v}}
+	}
+	return []workloads.Segment{{Phase: workloads.TrainStep, Variant: v}}
+}
+
 // Submit runs steps of the timed variant, halves alternating, from where the
 // executor stands. It returns when all ranks have submitted.
 func (x *Executor) Submit(steps int) error {
-	seg := workloads.Segment{Phase: workloads.TrainStep, Variant: x.s.opts.Timed}
-	if seg.Variant.Val() {
-		seg.Phase = workloads.ValBatch
-	}
+	segments := StepSegments(x.s.opts.Timed)
 	x.submitted += steps
 	if x.outer == nil {
 		x.outer = make([]time.Duration, len(x.runners))
@@ -154,17 +164,13 @@ func (x *Executor) Submit(steps int) error {
 		p := r.Position()
 		begin := time.Now()
 		defer func() { x.outer[rank] += time.Since(begin) }()
-		seg := seg
 		for range steps {
-			seg.Half = p.Half
-			seg.First = seg.Phase == workloads.ValBatch && p.First
-			if err := r.Run(seg); err != nil {
-				return err
-			}
-			// The last batch of an epoch transfers no next one, so each such
-			// step is an epoch of its own.
-			if seg.Phase == workloads.TrainStep && seg.Variant.Last() {
-				if err := r.Run(workloads.Segment{Phase: workloads.EpochBegin, Variant: seg.Variant}); err != nil {
+			for _, seg := range segments {
+				if seg.Phase != workloads.EpochBegin {
+					seg.Half = p.Half
+					seg.First = seg.Phase == workloads.ValBatch && p.First
+				}
+				if err := r.Run(seg); err != nil {
 					return err
 				}
 			}
@@ -252,7 +258,8 @@ func (x *Executor) Clocks() []bench.Clocks {
 // Kernels and graph nodes are the captured twin's: this configuration's own
 // graphs or, for eager, those of a captured configuration of the session with
 // the same control, since host control leaves a kernel out; unknown if there
-// is none.
+// is none. They are of all that a timed step submits, as the launches are; see
+// [StepSegments].
 func (x *Executor) Counts() results.Counts {
 	var c results.Counts
 	if n, l := int64(x.counted), x.counts; n > 0 {
@@ -268,13 +275,11 @@ func (x *Executor) Counts() results.Counts {
 	if set == nil {
 		return c
 	}
-	seg := workloads.Segment{Phase: workloads.TrainStep, Variant: x.s.opts.Timed}
-	if seg.Variant.Val() {
-		seg.Phase = workloads.ValBatch
-	}
 	c.GraphNodes = map[string]int64{}
-	for kind, n := range set.Nodes(seg) {
-		c.GraphNodes[kind] = int64(n)
+	for _, seg := range StepSegments(x.s.opts.Timed) {
+		for kind, n := range set.Nodes(seg) {
+			c.GraphNodes[kind] += int64(n)
+		}
 	}
 	c.Kernels = results.Count(c.GraphNodes["kernel"])
 	return c
@@ -292,13 +297,18 @@ func (x *Executor) Costs() []results.Phase {
 	return out
 }
 
-// Captures counts over all ranks. Nothing is captured twice: a session's
-// addresses never move.
+// Captures counts over all ranks, and resets nothing. Replays are those of the
+// first replay, the check, the warm-up and all that was timed since. Nothing is
+// captured twice: a session's addresses never move. The ranks are not
+// submitting.
 func (x *Executor) Captures() results.Captures {
 	if x.set == nil {
 		return results.Captures{}
 	}
-	x.Clocks()
 	n := int64(x.set.Captured() * len(x.runners))
-	return results.Captures{Captures: n, Replays: n + x.replays}
+	replays := n + x.replays
+	for _, r := range x.runners {
+		replays += r.Stats().Counts.Graph
+	}
+	return results.Captures{Captures: n, Replays: replays}
 }

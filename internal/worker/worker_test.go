@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -581,6 +582,65 @@ func TestCountsOfAStep(t *testing.T) {
 	must(t, x.Wait())
 	if l := x.Counts().Launches; *l.Sync == 0 || *l.Graph != runs {
 		t.Errorf("host joins: sync %d, graph %d", *l.Sync, *l.Graph)
+	}
+}
+
+// Counts are of all that a timed step submits, whatever the variant: what is
+// launched one by one, what the graphs hold, and what is copied agree.
+func TestCountsBalance(t *testing.T) {
+	for v := range workloads.NumVariants {
+		spec := tinySpec()
+		spec.LastTrainBatch, spec.LastValBatch = 1, 1
+		s := open(t, spec, cpu.Options{}, Options{Variants: []workloads.Variant{v}, Timed: v})
+		counts := map[string]results.Counts{}
+		for _, k := range eachMode() {
+			x := executor(t, s, k)
+			must(t, s.Restore(), x.Begin(), x.Submit(1)) // the first of a validation differs
+			x.Clocks()
+			before := x.Captures()
+			must(t, x.Submit(1))
+			after := x.Captures()
+			if x.Captures() != after || after.Replays == before.Replays && k.Mode != "eager" {
+				t.Errorf("variant %d, %s: captures %+v after %+v", v, k, after, before)
+			}
+			x.Clocks()
+			must(t, x.Wait())
+			counts[k.Mode] = x.Counts()
+			if got := after.Replays - before.Replays; k.Mode != "eager" && got != *counts[k.Mode].Launches.Graph {
+				t.Errorf("variant %d, %s: %d replays, %d graphs launched", v, k, got, *counts[k.Mode].Launches.Graph)
+			}
+		}
+		eager := counts["eager"].Launches
+		for _, mode := range []string{"graph", "step"} {
+			nodes := counts[mode].GraphNodes
+			sum := int64(0)
+			for _, n := range nodes {
+				sum += n
+			}
+			if sum != *eager.Host || nodes["memcpy"] != *counts[mode].Launches.Copy || *eager.Copy != *counts[mode].Launches.Copy {
+				t.Errorf("variant %d, %s: nodes %v, copies %d; eager launches %d, copies %d", v, mode, nodes, *counts[mode].Launches.Copy, *eager.Host, *eager.Copy)
+			}
+		}
+		if got, want := *counts["step"].Launches.Graph, int64(len(StepSegments(v))); got != want {
+			t.Errorf("variant %d: mode step launches %d graphs, want %d", v, got, want)
+		}
+	}
+}
+
+// A step on a last batch is more than a step, and the record says so.
+func TestLastBatchIsSaid(t *testing.T) {
+	for v, want := range map[int]bool{1: true, 2: false, 3: true, 5: false} {
+		req := request(2, key("eager/event/device"))
+		req.Cell.Variant = v
+		cell, err := RunCell(context.Background(), cpu.New(cpu.Options{}), req)
+		must(t, err)
+		got := slices.ContainsFunc(cell.Warnings, func(w results.Warning) bool { return w.Code == "step_begins_epoch" })
+		if got != want {
+			t.Errorf("variant %d: %+v", v, cell.Warnings)
+		}
+		if !slices.Equal(cell.Verify.Modes, []string{"eager/event/device", "eager/event/device"}) {
+			t.Errorf("one mode was compared by %v", cell.Verify.Modes)
+		}
 	}
 }
 

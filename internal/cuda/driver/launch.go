@@ -59,12 +59,13 @@ func (a *API) prepare(s *sym, what string, args ...uintptr) (*Launch, error) {
 type Args struct {
 	values []byte
 	at     []int // offsets into values
+	sizes  []int
 }
 
 func (g *Args) put(size int) []byte {
 	off := (len(g.values) + size - 1) &^ (size - 1)
 	g.values = append(g.values, make([]byte, off+size-len(g.values))...)
-	g.at = append(g.at, off)
+	g.at, g.sizes = append(g.at, off), append(g.sizes, size)
 	return g.values[off:]
 }
 
@@ -92,8 +93,13 @@ func (g *Args) Struct(b []byte) *Args {
 	off := (len(g.values) + 15) &^ 15
 	g.values = append(g.values, make([]byte, off-len(g.values))...)
 	g.values = append(g.values, b...)
-	g.at = append(g.at, off)
+	g.at, g.sizes = append(g.at, off), append(g.sizes, len(b))
 	return g
+}
+
+// Bytes is a copy of argument i in its C layout.
+func (g *Args) Bytes(i int) []byte {
+	return append([]byte(nil), g.values[g.at[i]:g.at[i]+g.sizes[i]]...)
 }
 
 // Len is the number of arguments.

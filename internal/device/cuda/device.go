@@ -30,6 +30,9 @@ type Options struct {
 	// Dependent launches the project's kernels with programmatic dependent
 	// launch where the GPU has it.
 	Dependent bool
+	// Submitter is a second way to launch the project's own kernels; see
+	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
+	Submitter Submitter
 }
 
 // Device is the GPUs of this machine. It is safe for concurrent use.
@@ -47,6 +50,9 @@ type Device struct {
 func New(opts Options) (*Device, error) {
 	if opts.Driver == nil {
 		return nil, errors.New("cuda: no driver")
+	}
+	if opts.Submitter != nil && (opts.CuDNN != nil || opts.CuBLAS != nil || opts.Dependent) {
+		return nil, fmt.Errorf("cuda: launcher %s submits the project's own kernels alone, without attributes", opts.Submitter.Name())
 	}
 	n, err := opts.Driver.DeviceGetCount()
 	if err != nil {

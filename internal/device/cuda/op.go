@@ -20,6 +20,7 @@ type op struct {
 	library  *dnn.Exec
 	state    *dnn.Stream
 	launches []*driver.Launch
+	others   []func() error // the launches by Options.Submitter, if there is one
 }
 
 // Prepare audits the node's regions and lays out its launches.
@@ -102,29 +103,33 @@ func (o *op) bind(p Plan) error {
 // lay prepares the launches of a plan.
 func (o *op) lay(plan []kernels.Launch) error {
 	for i := range plan {
-		l, err := o.r.lay(&plan[i], o.stream)
+		l, other, err := o.r.lay(&plan[i], o.stream)
 		if err != nil {
 			return err
 		}
 		o.launches = append(o.launches, l)
+		if other != nil {
+			o.others = append(o.others, other)
+		}
 	}
 	return nil
 }
 
-// lay resolves one launch to addresses.
-func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, error) {
+// lay resolves one launch to addresses, for the binding and for
+// Options.Submitter.
+func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, func() error, error) {
 	if l.Kind == kernels.KindCopyIn {
 		if l.Src.Bytes != l.Dst.Bytes {
-			return nil, fmt.Errorf("copy of %v to %v", l.Src, l.Dst)
+			return nil, nil, fmt.Errorf("copy of %v to %v", l.Src, l.Dst)
 		}
-		return r.api.PrepareMemcpyHtoD(driver.DevicePtr(r.address(l.Dst)), uintptr(r.address(l.Src)), int(l.Dst.Bytes), r.streams[s])
+		return r.layCopyIn(driver.DevicePtr(r.address(l.Dst)), uintptr(r.address(l.Src)), int(l.Dst.Bytes), r.streams[s])
 	}
 	args := &driver.Args{}
 	for _, p := range l.Params {
 		switch p.Kind {
 		case kernels.Pointer:
 			if err := r.check(p.Region); err != nil {
-				return nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
+				return nil, nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
 			}
 			args.U64(r.address(p.Region))
 		case kernels.Counter:
@@ -138,14 +143,14 @@ func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, error
 		case kernels.Block:
 			args.Struct(p.Bytes)
 		default:
-			return nil, fmt.Errorf("kernel %s: parameter of kind %d", l.Kernel, p.Kind)
+			return nil, nil, fmt.Errorf("kernel %s: parameter of kind %d", l.Kernel, p.Kind)
 		}
 	}
 	f, ok := r.kernel[l.Kernel]
 	if !ok {
-		return nil, fmt.Errorf("there is no kernel %s", l.Kernel)
+		return nil, nil, fmt.Errorf("there is no kernel %s", l.Kernel)
 	}
-	return r.api.PrepareKernel(r.mem, driver.KernelSpec{
+	return r.layKernel(driver.KernelSpec{
 		Func: f, Name: l.Kernel, Grid: l.Grid, Block: l.Block, Shared: l.Shared,
 		Stream: r.streams[s], Args: args, Attrs: r.attrs,
 	})
@@ -164,9 +169,17 @@ func (o *op) Submit(v workloads.Variant) error {
 			return o.failed(err)
 		}
 	}
-	for _, l := range o.launches {
-		if code := r.api.Submit(l); code != driver.Success {
-			return o.failed(r.api.LaunchError(l, code))
+	if r.others && r.cap == nil {
+		for _, submit := range o.others {
+			if err := submit(); err != nil {
+				return o.failed(err)
+			}
+		}
+	} else {
+		for _, l := range o.launches {
+			if code := r.api.Submit(l); code != driver.Success {
+				return o.failed(r.api.LaunchError(l, code))
+			}
 		}
 	}
 	if r.cap != nil && r.cap.takes(o.stream) {

@@ -31,6 +31,7 @@ type rank struct {
 	pinned   driver.Host
 	mem      *driver.Memory // kernel parameters
 	attrs    []driver.LaunchAttr
+	others   bool // operators are submitted by Options.Submitter
 
 	builder *dnn.Builder
 	built   map[string]*dnn.Plan

@@ -75,6 +75,7 @@ func TestCaptureRefuses(t *testing.T) {
 	}{
 		{"sync", func(r device.Rank) error { return r.Sync(workloads.UPDATE) }, device.ErrCaptureUnsupported, []string{"Sync(UPDATE)"}},
 		{"sync all", func(r device.Rank) error { return r.SyncAll() }, device.ErrCaptureUnsupported, []string{"SyncAll"}},
+		{"fill", func(r device.Rank) error { return r.Fill(outside, 1) }, device.ErrCaptureUnsupported, []string{"Fill(arena[0:4])"}},
 		{"read", func(r device.Rank) error { return r.Read(outside, make([]byte, 4)) }, device.ErrCaptureUnsupported, []string{"Read(arena[0:4])"}},
 		{"write", func(r device.Rank) error { return r.Write(outside, make([]byte, 4)) }, device.ErrCaptureUnsupported, []string{"Write("}},
 		{"event", func(r device.Rank) error { _, err := r.NewEvent("fresh"); return err }, device.ErrCaptureUnsupported, []string{"NewEvent(fresh)"}},

@@ -265,3 +265,16 @@ func (m *Machine) captured(e *event) code {
 	}
 	return capturedEvent
 }
+
+// Plant adds a node of a type (CUgraphNodeType) with no work to the capture that
+// the stream with a handle is in: what a library might do that no call here
+// does. A replay passes it over.
+func (m *Machine) Plant(stream uintptr, typ uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.byHandle(stream)
+	if s.cap == nil {
+		panic("fake driver: the stream is not being captured")
+	}
+	s.cap.add(m, s, &node{typ: typ})
+}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"sync"
 	"unsafe"
 )
 
@@ -104,12 +105,19 @@ type function struct {
 
 var entryName = regexp.MustCompile(`(?m)\.entry\s+([A-Za-z_$%][A-Za-z0-9_$]*)`)
 
-// entries lists the kernels of PTX text.
+var entriesOf sync.Map // PTX text -> []string
+
+// entries lists the kernels of PTX text. Reading a text takes longer than all
+// else a module's load does, so each is read once.
 func entries(ptx string) []string {
+	if known, ok := entriesOf.Load(ptx); ok {
+		return known.([]string)
+	}
 	var names []string
 	for _, f := range entryName.FindAllStringSubmatch(ptx, -1) {
 		names = append(names, f[1])
 	}
+	entriesOf.Store(ptx, names)
 	return names
 }
 

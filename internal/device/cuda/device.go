@@ -129,6 +129,7 @@ type Group struct {
 	w      *workloads.Workload
 	ranks  []*rank
 	sealed atomic.Bool
+	closed atomic.Bool
 	live   struct{ graphs, execs, events, ops atomic.Int64 }
 }
 
@@ -177,14 +178,19 @@ func (g *Group) Memory() (free, total []uint64, err error) {
 	return free, total, err
 }
 
-// Close waits for the streams and releases everything. It returns the first
-// failure that no Sync returned. Later calls return nil.
+// Close ends a capture in progress, waits for the streams and releases
+// everything, graphs and execs that nobody closed included. It returns the
+// first failure that no call returned. Later calls return nil.
 func (g *Group) Close() error {
+	if g.closed.Swap(true) {
+		return nil
+	}
 	var errs []error
-	for _, r := range g.ranks {
-		errs = append(errs, r.thread.Do(r.release))
+	for i, r := range g.ranks {
+		if err := r.thread.Do(r.release); err != nil {
+			errs = append(errs, fmt.Errorf("cuda: close GPU %d: %w", i, err))
+		}
 		r.thread.Stop()
 	}
-	g.ranks = nil
 	return errors.Join(errs...)
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
@@ -12,38 +14,41 @@ import (
 )
 
 // inspect reads the captured graph back from the driver: node kinds, edges,
-// width and critical path, and every address its nodes hold.
+// width and critical path, and every address its nodes hold. The project's own
+// launches must be in it as they were prepared, all of them and no others.
 func (g *graph) inspect() error {
-	nodes, err := g.r.api.GraphGetNodes(g.h)
+	r := g.r
+	nodes, err := r.api.GraphGetNodes(g.h)
 	if err != nil {
-		return fmt.Errorf("rank %d: read the graph back: %w", g.r.id, err)
+		return fmt.Errorf("read the graph back: %w", err)
 	}
+	a := newAudit(r, g.ops)
 	g.info.Nodes = map[string]int{}
 	for _, n := range nodes {
-		kind, err := g.r.api.GraphNodeGetType(n)
+		kind, err := r.api.GraphNodeGetType(n)
 		if err != nil {
-			return fmt.Errorf("rank %d: read a node back: %w", g.r.id, err)
-		}
-		if kind == driver.NodeMemAlloc || kind == driver.NodeMemFree {
-			return fmt.Errorf("rank %d: the graph holds a %s node: something allocated memory inside the capture", g.r.id, kind)
+			return fmt.Errorf("read a node back: %w", err)
 		}
 		g.info.Nodes[kind.String()]++
-		if err := g.r.auditNode(n, kind); err != nil {
-			return fmt.Errorf("rank %d: audit of the captured graph: %w", g.r.id, err)
+		if err := a.node(n, kind); err != nil {
+			return fmt.Errorf("audit of the captured graph: %w", err)
 		}
 	}
-	edges, err := g.r.api.GraphGetEdges(g.h)
+	if err := a.rest(); err != nil {
+		return fmt.Errorf("audit of the captured graph: %w", err)
+	}
+	edges, err := r.api.GraphGetEdges(g.h)
 	if err != nil {
-		return fmt.Errorf("rank %d: read the edges back: %w", g.r.id, err)
+		return fmt.Errorf("read the edges back: %w", err)
 	}
 	g.info.Edges = len(edges)
 	g.info.Width, g.info.CriticalPath = levels(nodes, edges)
-	for _, b := range g.bounds {
-		g.info.Ops[b.SubGraph]++
+	for _, o := range g.ops {
+		g.info.Ops[o.b.SubGraph]++
 	}
 	for id, n := range g.info.Ops {
 		if n > 0 {
-			g.ops = append(g.ops, opCount{workloads.SubGraph(id), int64(n)})
+			g.counts = append(g.counts, opCount{workloads.SubGraph(id), int64(n)})
 		}
 	}
 	return nil
@@ -80,12 +85,89 @@ func levels(nodes []driver.GraphNode, edges []driver.Edge) (width, depth int) {
 	return width, depth
 }
 
-// auditNode checks the addresses in a node: exactly for copies, fills and the
-// project's own kernels, whose parameters are known; for a library's kernel,
-// every 8-byte word that falls into an allocation of this process must lie in
-// the rank's own memory.
-func (r *rank) auditNode(n driver.GraphNode, kind driver.NodeType) error {
+// audit compares a graph's nodes with what was prepared.
+type audit struct {
+	r *rank
+	// want counts the project's launches by mark, of says whose they are.
+	want map[string]int
+	of   map[string]*workloads.Bound
+	// blind: the driver is too old to name kernels or to tell their parameters.
+	blind bool
+}
+
+func newAudit(r *rank, ops []*op) *audit {
+	a := &audit{r: r, want: map[string]int{}, of: map[string]*workloads.Bound{}}
+	for _, o := range ops {
+		for _, m := range o.marks {
+			a.want[m]++
+			a.of[m] = o.b
+		}
+	}
+	return a
+}
+
+// mark identifies a launch by all that a node of it tells: the kernel, its
+// grid and the values of its parameters, or the ends of a copy.
+func (r *rank) mark(l *kernels.Launch, s workloads.Stream) string {
+	if l.Kind == kernels.KindCopyIn {
+		return markCopy(r.address(l.Dst), r.address(l.Src), uint64(l.Dst.Bytes))
+	}
+	m := markKernel(l.Kernel, l.Grid, l.Block, l.Shared)
+	for i := range l.Params {
+		switch p := &l.Params[i]; p.Kind {
+		case kernels.Block:
+			m = append(m, p.Bytes...)
+		case kernels.Int32, kernels.Float32:
+			m = binary.NativeEndian.AppendUint32(m, uint32(p.Value))
+		default:
+			m = binary.NativeEndian.AppendUint64(m, r.pointer(*p, s))
+		}
+	}
+	return string(m)
+}
+
+func markKernel(name string, grid, block [3]uint32, shared uint32) []byte {
+	return fmt.Appendf(nil, "kernel %s %v %v %d:", name, grid, block, shared)
+}
+
+func markCopy(dst, src, n uint64) string { return fmt.Sprintf("copy %#x %#x %d", dst, src, n) }
+
+// take strikes a launch off the list and says whether it was there.
+func (a *audit) take(mark string) bool {
+	if a.want[mark] == 0 {
+		return false
+	}
+	a.want[mark]--
+	return true
+}
+
+// rest names a launch that is not in the graph.
+func (a *audit) rest() error {
+	if a.blind {
+		return nil
+	}
+	var missing []string
+	for m, n := range a.want {
+		if n > 0 {
+			missing = append(missing, m)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	first := slices.Min(missing)
+	what, _, _ := strings.Cut(first, ":")
+	return fmt.Errorf("%d launches are missing, among them %s of %s", len(missing), what, nodeName(a.of[first]))
+}
+
+// node checks one node: copies and the project's own kernels exactly; fills
+// and the kernels of libraries by their addresses. What neither the project
+// nor the libraries submit is refused by kind.
+func (a *audit) node(n driver.GraphNode, kind driver.NodeType) error {
+	r := a.r
 	switch kind {
+	case driver.NodeKernel:
+		return a.kernel(n)
 	case driver.NodeMemcpy:
 		p, err := r.api.GraphMemcpyNodeGetParams(n)
 		if err != nil {
@@ -96,6 +178,10 @@ func (r *rank) auditNode(n driver.GraphNode, kind driver.NodeType) error {
 				return fmt.Errorf("a copy of %d bytes touches %#x, outside the rank's memory", p.Bytes(), end.Addr())
 			}
 		}
+		if !a.take(markCopy(p.Dst.Addr(), p.Src.Addr(), p.Bytes())) {
+			return fmt.Errorf("a copy of %d bytes from %#x to %#x is none that was prepared", p.Bytes(), p.Src.Addr(), p.Dst.Addr())
+		}
+		return nil
 	case driver.NodeMemset:
 		p, err := r.api.GraphMemsetNodeGetParams(n)
 		if err != nil {
@@ -104,22 +190,27 @@ func (r *rank) auditNode(n driver.GraphNode, kind driver.NodeType) error {
 		if bytes := p.Width * uint64(p.ElementSize) * max(p.Height, 1); !r.owns(uint64(p.Dst), bytes) {
 			return fmt.Errorf("a fill of %d bytes touches %#x, outside the rank's memory", bytes, p.Dst)
 		}
-	case driver.NodeKernel:
-		return r.auditKernel(n)
+		return nil
+	case driver.NodeEmpty:
+		return nil
+	case driver.NodeMemAlloc, driver.NodeMemFree:
+		return fmt.Errorf("the graph holds a %s node: something allocated memory inside the capture", kind)
 	}
-	return nil
+	return fmt.Errorf("the graph holds a %s node, which nothing here submits", kind)
 }
 
-func (r *rank) auditKernel(n driver.GraphNode) error {
+func (a *audit) kernel(n driver.GraphNode) error {
+	r := a.r
 	p, err := r.api.GraphKernelNodeGetParams(n)
 	if err != nil {
 		return err
 	}
-	if p.Func == 0 || !p.HasArgs() {
-		return nil // nothing the driver lets us read
+	if p.Func == 0 {
+		return nil // a library's, and nothing the driver lets us read
 	}
 	name, err := r.api.FuncGetName(p.Func)
 	if errors.Is(err, driver.NotSupported) {
+		a.blind = true
 		return nil
 	}
 	if err != nil {
@@ -127,17 +218,29 @@ func (r *rank) auditKernel(n driver.GraphNode) error {
 	}
 	params, err := r.api.FuncGetParams(p.Func)
 	if errors.Is(err, driver.NotSupported) {
+		a.blind = true
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("kernel %s: %w", name, err)
 	}
 	_, own := kernels.Lookup(name)
+	if len(params) > 0 && !p.HasArgs() && !own {
+		return nil // packed by a library; the driver does not tell
+	}
+	mark := markKernel(name, p.Grid, p.Block, p.Shared)
+	args := make([][]byte, len(params))
 	for i, info := range params {
-		arg := p.Arg(i, info.Size)
-		if own && info.Size != 8 {
-			continue
+		if !p.HasArgs() {
+			break // packed: this launch is none of the project's
 		}
+		args[i] = p.Arg(i, info.Size)
+		mark = append(mark, args[i]...)
+	}
+	if a.take(string(mark)) {
+		return nil
+	}
+	for i, arg := range args {
 		for at := 0; at+8 <= len(arg); at += 8 {
 			word := binary.NativeEndian.Uint64(arg[at:])
 			if word == 0 || r.owns(word, 1) {
@@ -148,13 +251,18 @@ func (r *rank) auditKernel(n driver.GraphNode) error {
 			}
 		}
 	}
+	if own {
+		return fmt.Errorf("kernel %s, grid %v: its parameters are none of those prepared", name, p.Grid)
+	}
 	return nil
 }
 
 // owns says whether n bytes from an address lie in the rank's arena, counters
 // or pinned memory.
 func (r *rank) owns(addr, n uint64) bool {
-	inside := func(base uint64, size int64) bool { return addr >= base && addr+n <= base+uint64(size) }
+	inside := func(base uint64, size int64) bool {
+		return addr >= base && n <= uint64(size) && addr-base <= uint64(size)-n
+	}
 	return inside(uint64(r.arena), r.g.w.ArenaBytes) ||
 		inside(uint64(r.counters), int64(workloads.NumStreams)*kernels.CounterWords*4) ||
 		inside(uint64(r.pinned.Addr()), r.g.w.PinnedBytes)

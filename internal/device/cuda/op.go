@@ -20,14 +20,15 @@ type op struct {
 	library  *dnn.Exec
 	state    *dnn.Stream
 	launches []*driver.Launch
+	marks    []string       // of the launches, for the audit of graphs
 	others   []func() error // the launches by Options.Submitter, if there is one
 }
 
 // Prepare audits the node's regions and lays out its launches.
 func (r *rank) Prepare(b *workloads.Bound) (device.Op, error) {
 	s := b.SubGraph.Info().Stream
-	if err := r.refuse("Prepare(" + nodeName(b) + ")"); err != nil {
-		return nil, err
+	if c := r.cap; c != nil {
+		return nil, c.fail(&device.OpError{Rank: r.id, Stream: s, Call: "prepare", Node: nodeName(b), Err: device.ErrCaptureUnsupported})
 	}
 	o := &op{b: b, r: r, stream: s}
 	if err := o.prepare(); err != nil {
@@ -53,6 +54,9 @@ func (o *op) prepare() error {
 		if err := o.r.check(x); err != nil {
 			return err
 		}
+	}
+	if err := o.r.check(o.b.Scratch); err != nil {
+		return fmt.Errorf("scratch: %w", err)
 	}
 	if o.b.Op == workloads.OpAllReduce {
 		return fmt.Errorf("a collective of %d rank: several GPUs exchange through NCCL, which this version does not drive", o.r.g.Ranks())
@@ -111,6 +115,7 @@ func (o *op) lay(plan []kernels.Launch) error {
 		if other != nil {
 			o.others = append(o.others, other)
 		}
+		o.marks = append(o.marks, o.r.mark(&plan[i], o.stream))
 	}
 	return nil
 }
@@ -131,15 +136,11 @@ func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, func(
 			if err := r.check(p.Region); err != nil {
 				return nil, nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
 			}
-			args.U64(r.address(p.Region))
-		case kernels.Counter:
-			args.U64(uint64(r.counters) + 4*(uint64(s)*kernels.CounterWords+p.Value))
-		case kernels.Null:
-			args.U64(0)
+			args.U64(r.pointer(p, s))
+		case kernels.Counter, kernels.Null, kernels.Int64:
+			args.U64(r.pointer(p, s))
 		case kernels.Int32, kernels.Float32:
 			args.U32(uint32(p.Value))
-		case kernels.Int64:
-			args.U64(p.Value)
 		case kernels.Block:
 			args.Struct(p.Bytes)
 		default:
@@ -156,14 +157,46 @@ func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, func(
 	})
 }
 
+// pointer is the value of an 8-byte parameter on a stream.
+func (r *rank) pointer(p kernels.Param, s workloads.Stream) uint64 {
+	switch p.Kind {
+	case kernels.Pointer:
+		return r.address(p.Region)
+	case kernels.Counter:
+		return uint64(r.counters) + 4*(uint64(s)*kernels.CounterWords+p.Value)
+	case kernels.Null:
+		return 0
+	}
+	return p.Value
+}
+
 // Bound is the node.
 func (o *op) Bound() *workloads.Bound { return o.b }
+
+// Calls is the number of submitting calls that Submit makes: the driver's for
+// each launch, and one for a library's plan, whatever the library makes of it.
+func (o *op) Calls() int {
+	n := len(o.launches)
+	if o.library != nil {
+		n++
+	}
+	return n
+}
 
 // Submit queues the operator. Inside a capture it becomes nodes of the graph;
 // what is submitted to a stream outside the capture runs.
 func (o *op) Submit(v workloads.Variant) error {
 	r := o.r
-	r.last[o.stream] = o.b
+	c := r.cap
+	if c != nil && !c.takes(o.stream) {
+		c = nil
+	}
+	if c != nil {
+		if err := c.valid("capture", nodeName(o.b)); err != nil {
+			return err
+		}
+	}
+	r.last[o.stream].Store(o.b)
 	if o.library != nil {
 		if err := o.library.Submit(o.state); err != nil {
 			return o.failed(err)
@@ -182,8 +215,8 @@ func (o *op) Submit(v workloads.Variant) error {
 			}
 		}
 	}
-	if r.cap != nil && r.cap.takes(o.stream) {
-		r.cap.bounds = append(r.cap.bounds, o.b)
+	if c != nil {
+		c.add(o)
 		return nil
 	}
 	r.executed[v][o.b.SubGraph]++
@@ -191,11 +224,7 @@ func (o *op) Submit(v workloads.Variant) error {
 }
 
 func (o *op) failed(err error) error {
-	err = o.r.failed("submit", o.stream, o.b, err)
-	if o.r.cap != nil {
-		return o.r.cap.fail(err)
-	}
-	return err
+	return o.r.spoil(o.r.failed("submit", o.stream, o.b, err))
 }
 
 func (o *op) close() error {

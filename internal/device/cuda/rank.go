@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
@@ -37,16 +38,25 @@ type rank struct {
 	built   map[string]*dnn.Plan
 	states  [workloads.NumStreams]*dnn.Stream
 
-	timer    *timer
-	ops      []*op
-	events   []*event
-	cap      *capture
-	executed device.Executed
-	last     [workloads.NumStreams]*workloads.Bound
+	timer     *timer
+	ops       []*op
+	events    []*event
+	graphs    map[*graph]bool
+	execs     map[*exec]bool
+	cap       *capture                // the capture in progress
+	capturing atomic.Pointer[capture] // the same, for other threads
+	executed  device.Executed
+	// told is the code of a kernel's failure that a call has returned. The
+	// context repeats it for ever; nobody needs to hear it twice from Close.
+	told driver.Result
+
+	// last is what each stream was given last. Any thread may read it.
+	last [workloads.NumStreams]atomic.Pointer[workloads.Bound]
 }
 
 func newRank(g *Group, id int) *rank {
-	r := &rank{id: id, g: g, api: g.dev.api, kernel: map[string]driver.Function{}, built: map[string]*dnn.Plan{}}
+	r := &rank{id: id, g: g, api: g.dev.api, kernel: map[string]driver.Function{}, built: map[string]*dnn.Plan{},
+		graphs: map[*graph]bool{}, execs: map[*exec]bool{}}
 	r.thread = device.NewThread(func() error {
 		if r.ctx == 0 {
 			return nil
@@ -81,11 +91,12 @@ func (r *rank) allocate() (err error) {
 	}
 	r.mem = driver.NewMemory()
 	w := r.g.w
-	if r.arena, err = r.api.MemAlloc(int(w.ArenaBytes)); err != nil {
-		return fmt.Errorf("the arena of %d bytes: %w", w.ArenaBytes, err)
+	bytes := int(max(w.ArenaBytes, 1))
+	if r.arena, err = r.api.MemAlloc(bytes); err != nil {
+		return fmt.Errorf("the arena of %d bytes: %w", bytes, err)
 	}
 	// All ones is a NaN in FP32 and in FP16.
-	if err := r.api.MemsetD8(r.arena, 0xff, int(w.ArenaBytes)); err != nil {
+	if err := r.api.MemsetD8(r.arena, 0xff, bytes); err != nil {
 		return err
 	}
 	n := int(workloads.NumStreams) * kernels.CounterWords * 4
@@ -148,15 +159,26 @@ func (r *rank) load() error {
 	return nil
 }
 
-// release gives everything back, last made first.
+// release gives everything back, last made first, whatever fails on the way.
 func (r *rank) release() error {
 	var errs []error
-	try := func(err error) { errs = append(errs, err) }
 	if r.ctx == 0 {
 		return nil
 	}
-	r.dropCapture()
-	try(r.SyncAll())
+	try := func(err error) {
+		if err != nil && (r.told == driver.Success || code(err) != r.told) {
+			errs = append(errs, err)
+		}
+	}
+	try(r.dropCapture())
+	if r.timer != nil {
+		r.timer.open()
+	}
+	told := r.told != driver.Success
+	if err := r.SyncAll(); err != nil && !told {
+		errs = append(errs, err)
+	}
+	try(r.closeGraphs())
 	for _, o := range r.ops {
 		try(o.close())
 	}
@@ -175,7 +197,7 @@ func (r *rank) release() error {
 		try(r.timer.close(r.api))
 	}
 	for _, e := range r.events {
-		try(r.api.EventDestroy(e.h))
+		try(e.close())
 	}
 	if r.pinned.Addr() != 0 {
 		try(r.api.MemFreeHost(r.pinned))
@@ -221,11 +243,12 @@ func (r *rank) Executed() device.Executed { return r.executed }
 // ResetExecuted sets the counts to zero.
 func (r *rank) ResetExecuted() { r.executed = device.Executed{} }
 
-// LastOp names the operator that each stream was given last.
+// LastOp names the operator that each stream was given last. It may be called
+// on any thread.
 func (r *rank) LastOp() map[workloads.Stream]string {
 	out := map[workloads.Stream]string{}
-	for s, b := range r.last {
-		if b != nil {
+	for s := range r.last {
+		if b := r.last[s].Load(); b != nil {
 			out[workloads.Stream(s)] = nodeName(b)
 		}
 	}
@@ -260,12 +283,20 @@ func (r *rank) refuse(call string) error {
 	if r.cap == nil {
 		return nil
 	}
-	return r.cap.fail(fmt.Errorf("rank %d: %s: %w", r.id, call, device.ErrCaptureUnsupported))
+	return r.cap.fail(r.cap.refuse(call, device.ErrCaptureUnsupported))
+}
+
+// known refuses a stream that the rank does not have.
+func (r *rank) known(s workloads.Stream) error {
+	if s >= workloads.NumStreams {
+		return fmt.Errorf("rank %d: stream number %d is not a device stream", r.id, s)
+	}
+	return nil
 }
 
 func (r *rank) access(call string, x workloads.Region, n int) error {
-	if err := r.refuse(fmt.Sprintf("%s(%v)", call, x)); err != nil {
-		return err
+	if r.cap != nil {
+		return r.refuse(fmt.Sprintf("%s(%v)", call, x))
 	}
 	if err := r.check(x); err != nil {
 		return fmt.Errorf("rank %d: %s: %w", r.id, call, err)
@@ -285,7 +316,7 @@ func (r *rank) Read(x workloads.Region, dst []byte) error {
 		copy(dst, r.Pinned()[x.Off:])
 		return nil
 	}
-	return r.api.MemcpyDtoH(dst, driver.DevicePtr(r.address(x)))
+	return r.named("Read", x, r.api.MemcpyDtoH(dst, driver.DevicePtr(r.address(x))))
 }
 
 // Write copies src to a region.
@@ -298,11 +329,24 @@ func (r *rank) Write(x workloads.Region, src []byte) error {
 		return nil
 	}
 	if err := r.api.MemcpyHtoD(driver.DevicePtr(r.address(x)), src); err != nil {
-		return err
+		return r.named("Write", x, err)
 	}
 	// A copy from pageable memory may return before its last bytes are in
 	// device memory, and non-blocking streams do not wait for it.
-	return r.api.CtxSynchronize()
+	return r.named("Write", x, r.api.StreamSynchronize(legacy))
+}
+
+// legacy is the stream of the synchronous calls. Waiting for it leaves the
+// rank's own streams, which do not synchronise with it, alone.
+const legacy driver.Stream = 0
+
+// named says what was being done to a region.
+func (r *rank) named(call string, x workloads.Region, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.note(err)
+	return fmt.Errorf("rank %d: %s(%v): %w", r.id, call, x, rule(err))
 }
 
 // Fill writes one byte all over a region.
@@ -318,22 +362,26 @@ func (r *rank) Fill(x workloads.Region, b byte) error {
 		return nil
 	}
 	if err := r.api.MemsetD8(driver.DevicePtr(r.address(x)), b, int(x.Bytes)); err != nil {
-		return err
+		return r.named("Fill", x, err)
 	}
-	return r.api.CtxSynchronize()
+	return r.named("Fill", x, r.api.StreamSynchronize(legacy))
 }
 
 // Sync blocks until the stream is idle.
 func (r *rank) Sync(s workloads.Stream) error {
-	if err := r.refuse("Sync(" + s.String() + ")"); err != nil {
+	if err := r.known(s); err != nil {
 		return err
 	}
-	if s >= workloads.NumStreams {
-		return fmt.Errorf("rank %d: stream number %d is not a device stream", r.id, s)
+	if r.cap != nil {
+		return r.refuse("Sync(" + s.String() + ")")
 	}
+	return r.sync(s)
+}
+
+func (r *rank) sync(s workloads.Stream) error {
 	l := r.syncs[s]
 	if code := r.api.Submit(l); code != driver.Success {
-		return r.failed("synchronise", s, r.last[s], r.api.LaunchError(l, code))
+		return r.failed(synchronise, s, r.last[s].Load(), r.api.LaunchError(l, code))
 	}
 	return nil
 }
@@ -341,29 +389,72 @@ func (r *rank) Sync(s workloads.Stream) error {
 // SyncAll is Sync on every stream. A failure of a kernel makes the whole
 // context fail, so the first one found is it.
 func (r *rank) SyncAll() error {
+	if r.cap != nil {
+		return r.refuse("SyncAll")
+	}
 	for s := range workloads.NumStreams {
 		if r.syncs[s] == nil {
-			continue
+			continue // the rank was not made to the end
 		}
-		if err := r.Sync(s); err != nil {
+		if err := r.sync(s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+const synchronise = "synchronise"
+
 // failed names the place of a failure. The GPU reports a kernel's failure at a
-// later call, so for a synchronisation the node is the last one submitted to
-// the stream: the failing one or a later one.
+// later call, on any stream of the context, and does not say whose it was: then
+// the node is the last one submitted to the stream, the failing one or a later
+// one, and the other streams' last nodes stand beside it.
 func (r *rank) failed(call string, s workloads.Stream, b *workloads.Bound, err error) error {
 	node := "nothing submitted"
 	if b != nil {
 		node = nodeName(b)
-		if call == "synchronise" {
-			node = "up to " + node
+	}
+	late := sticky(code(err))
+	if b != nil && (late || call == synchronise) {
+		node = "up to " + node
+	}
+	if late {
+		for o := range workloads.NumStreams {
+			if last := r.last[o].Load(); o != s && last != nil {
+				node += fmt.Sprintf(", or on %s up to %s", o, nodeName(last))
+			}
 		}
 	}
+	r.note(err)
 	return &device.OpError{Rank: r.id, Stream: s, Call: call, Node: node, Err: rule(err)}
+}
+
+// note remembers that a kernel's failure was told.
+func (r *rank) note(err error) {
+	if c := code(err); sticky(c) {
+		r.told = c
+	}
+}
+
+// code is the driver's code of an error, [driver.Success] for another error.
+func code(err error) driver.Result {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return driver.Success
+}
+
+// sticky says whether a code is a failure of work that ran, which a context
+// returns from every call from then on.
+func sticky(c driver.Result) bool {
+	switch c {
+	case driver.ECCUncorrectable, driver.NVLinkUncorrectable, driver.IllegalAddress, driver.LaunchTimeout, driver.Assert,
+		driver.HardwareStackError, driver.IllegalInstruction, driver.MisalignedAddress, driver.InvalidAddressSpace,
+		driver.InvalidPC, driver.LaunchFailed:
+		return true
+	}
+	return false
 }
 
 // rule adds the sentinel of a capture rule to the driver's error.

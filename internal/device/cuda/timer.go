@@ -19,6 +19,7 @@ type timer struct {
 	join       [workloads.NumStreams]driver.Event
 	gate       *driver.Launch
 	words      driver.Host // the gate's flag, then its state
+	held       bool        // the gate was submitted and may not have opened yet
 }
 
 var _ device.Timer = (*rank)(nil)
@@ -34,31 +35,37 @@ func (r *rank) clock() (*timer, error) {
 		return r.timer, nil
 	}
 	t := &timer{}
-	r.timer = t // release gives back what was made
-	var err error
+	if err := r.make(t); err != nil {
+		return nil, errors.Join(fmt.Errorf("rank %d: make the timer: %w", r.id, err), t.close(r.api))
+	}
+	r.timer = t
+	return t, nil
+}
+
+func (r *rank) make(t *timer) (err error) {
 	for _, e := range []*driver.Event{&t.begin, &t.end} {
 		if *e, err = r.api.EventCreate(driver.EventDefault); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for s := range t.join {
 		if t.join[s], err = r.api.EventCreate(driver.EventDisableTiming); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if t.words, err = r.api.MemHostAlloc(8, driver.HostDeviceMap); err != nil {
-		return nil, err
+		return err
 	}
 	flag, err := r.api.MemHostGetDevicePointer(t.words)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	args := (&driver.Args{}).Ptr(flag).Ptr(flag + 4).U64(uint64(kernels.GateTimeout.Nanoseconds()))
 	t.gate, err = r.api.PrepareKernel(r.mem, driver.KernelSpec{
 		Func: r.kernel[kernels.GateKernel], Name: kernels.GateKernel, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
 		Stream: r.streams[clockStream], Args: args,
 	})
-	return t, err
+	return err
 }
 
 func (t *timer) close(api *driver.API) error {
@@ -77,9 +84,29 @@ func (t *timer) close(api *driver.API) error {
 // word is the gate's flag (0) or state (1).
 func (t *timer) word(i int) *uint32 { return (*uint32)(unsafe.Add(t.words.Ptr(), 4*i)) }
 
+// open lets the gate go.
+func (t *timer) open() {
+	if t.words.Addr() != 0 {
+		atomic.StoreUint32(t.word(0), 1)
+	}
+}
+
+// settle waits until the gate of the hold before has ended: its words are to be
+// used again, and it would miss that it was opened.
+func (t *timer) settle() {
+	if !t.held {
+		return
+	}
+	t.open()
+	for begin := time.Now(); atomic.LoadUint32(t.word(1)) == 0 && time.Since(begin) < 2*kernels.GateTimeout; {
+		time.Sleep(10 * time.Microsecond)
+	}
+	t.held = false
+}
+
 // fan makes every other stream wait for what the clock's stream holds.
 func (r *rank) fan(t *timer) error {
-	if err := r.api.EventRecord(t.join[clockStream], r.streams[clockStream]); err != nil {
+	if err := r.tick(t.join[clockStream], clockStream); err != nil {
 		return err
 	}
 	for s, h := range r.streams {
@@ -87,23 +114,31 @@ func (r *rank) fan(t *timer) error {
 			continue
 		}
 		if err := r.api.StreamWaitEvent(h, t.join[clockStream], driver.EventWaitDefault); err != nil {
-			return err
+			return r.failed("time behind", workloads.Stream(s), r.last[s].Load(), err)
 		}
+	}
+	return nil
+}
+
+// tick records an event of the timer's.
+func (r *rank) tick(e driver.Event, s workloads.Stream) error {
+	if err := r.api.EventRecord(e, r.streams[s]); err != nil {
+		return r.failed("time behind", s, r.last[s].Load(), err)
 	}
 	return nil
 }
 
 // gather makes the clock's stream wait for what every other stream holds.
 func (r *rank) gather(t *timer) error {
-	for s, h := range r.streams {
+	for s := range r.streams {
 		if workloads.Stream(s) == clockStream {
 			continue
 		}
-		if err := r.api.EventRecord(t.join[s], h); err != nil {
+		if err := r.tick(t.join[s], workloads.Stream(s)); err != nil {
 			return err
 		}
 		if err := r.api.StreamWaitEvent(r.streams[clockStream], t.join[s], driver.EventWaitDefault); err != nil {
-			return err
+			return r.failed("time behind", clockStream, r.last[clockStream].Load(), err)
 		}
 	}
 	return nil
@@ -118,7 +153,7 @@ func (r *rank) MarkBegin() error {
 	if err := r.gather(t); err != nil {
 		return err
 	}
-	if err := r.api.EventRecord(t.begin, r.streams[clockStream]); err != nil {
+	if err := r.tick(t.begin, clockStream); err != nil {
 		return err
 	}
 	return r.fan(t)
@@ -133,7 +168,7 @@ func (r *rank) MarkEnd() error {
 	if err := r.gather(t); err != nil {
 		return err
 	}
-	return r.api.EventRecord(t.end, r.streams[clockStream])
+	return r.tick(t.end, clockStream)
 }
 
 // Between is the time between the marks. Source: cuEventElapsedTime.
@@ -156,25 +191,27 @@ func (r *rank) Hold() error {
 	if err != nil {
 		return err
 	}
+	t.settle()
 	atomic.StoreUint32(t.word(0), 0)
 	atomic.StoreUint32(t.word(1), 0)
 	if err := r.gather(t); err != nil {
 		return err
 	}
 	if code := r.api.Submit(t.gate); code != driver.Success {
-		return r.failed("hold", clockStream, nil, r.api.LaunchError(t.gate, code))
+		return r.failed("hold", clockStream, r.last[clockStream].Load(), r.api.LaunchError(t.gate, code))
 	}
+	t.held = true
 	return r.fan(t)
 }
 
-// Release opens the gate, waits until it is open and says whether it had
-// opened by itself before.
+// Release opens the gate and says whether it had opened by itself before. It
+// does not wait for what the gate stands behind.
 func (r *rank) Release() (expired bool, err error) {
 	t, err := r.clock()
 	if err != nil {
 		return false, err
 	}
 	expired = atomic.LoadUint32(t.word(1)) == kernels.GateTimedOut
-	atomic.StoreUint32(t.word(0), 1)
+	t.open()
 	return expired, nil
 }

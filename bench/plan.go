@@ -124,8 +124,28 @@ func (p Plan) Validate(l Limits) error {
 			return err
 		}
 	}
+	return p.validateSize()
+}
+
+// validateSize refuses a plan whose record could not be read again.
+func (p Plan) validateSize() error {
+	samples := 0.0
+	for _, c := range p.Cells {
+		perBlock := 5 + float64(p.Single)*(1+4*float64(c.GPUs)) // see block: back to back, then one by one
+		samples += perBlock * float64(p.Blocks) * float64(p.Processes) * float64(len(p.Configurations))
+	}
+	if bytes := samples * bytesPerSample; bytes > results.MaxBytes {
+		return &InputError{
+			Name:   "the plan",
+			Reason: fmt.Sprintf("has too many samples: about %.0f million, and a record holds at most %.1f million", samples/1e6, results.MaxBytes/bytesPerSample/1e6),
+			Hint:   "use fewer cells, configurations, --processes or --blocks",
+		}
+	}
 	return nil
 }
+
+// bytesPerSample is what a sample takes in a record, as written.
+const bytesPerSample = 150.0
 
 // validateCounts checks what only a run has: 0 processes ask for none.
 func (p Plan) validateCounts() error {
@@ -137,6 +157,14 @@ func (p Plan) validateCounts() error {
 			Name:   "--warmup",
 			Reason: fmt.Sprintf("must be below --steps: %d is not below %d", *p.Warmup, p.Steps),
 			Hint:   "without --warmup each configuration is warmed up until its steps show no trend",
+		}
+	}
+	for _, n := range []struct {
+		flag       string
+		value, max int
+	}{{"--processes", p.Processes, MaxProcesses}, {"--blocks", p.Blocks, MaxBlocks}, {"--steps", p.Steps, MaxSteps}} {
+		if n.value > n.max {
+			return &InputError{Name: n.flag, Reason: fmt.Sprintf("must be at most %d, not %d", n.max, n.value)}
 		}
 	}
 	if p.Processes < 0 || p.Blocks < 0 || p.Single < 0 || p.WarmupCap < 0 || p.BudgetNs < 0 {
@@ -185,6 +213,14 @@ func validateSpec(c results.CellKey) error {
 	}
 	return nil
 }
+
+// What a run may ask for at most: far above what any figure needs, and so low
+// that nothing overflows.
+const (
+	MaxSteps     = 1_000_000
+	MaxBlocks    = 10_000
+	MaxProcesses = 1_000
+)
 
 // MaxBatch is the largest batch a workload is built for.
 const MaxBatch = 1 << 16

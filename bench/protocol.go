@@ -23,8 +23,14 @@ import (
 // RunCell runs one replicate. No error leaves a cell behind.
 type RunCell func(context.Context, CellRequest) (*results.Cell, error)
 
+// graceAfterCancel is how long a replicate may take to end when it is no longer
+// wanted.
+const graceAfterCancel = 3 * time.Second
+
 // Serve is the whole life of a replicate's process: one request in, events out.
 // What goes wrong in the cell is said there; the error is of what is around it.
+// It may return before run does if ctx ends or the parent is gone; the process
+// then ends with it.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, run RunCell) error {
 	var req CellRequest
 	requests := json.NewDecoder(in)
@@ -46,7 +52,27 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, run RunCell) error 
 		}
 	}
 	req.Events = tell
-	cell, err := run(ctx, req)
+	type outcome struct {
+		cell *results.Cell
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		cell, err := run(ctx, req)
+		done <- outcome{cell, err}
+	}()
+	var got outcome
+	select {
+	case got = <-done:
+	case <-ctx.Done():
+		select {
+		case got = <-done:
+		case <-time.After(graceAfterCancel):
+			// Nobody waits for an answer, and the process ends with this.
+			return context.Cause(ctx)
+		}
+	}
+	cell, err := got.cell, got.err
 	var d *DisagreementError
 	switch {
 	case lost != nil:

@@ -141,7 +141,7 @@ func newConfigurationFlags(modes ...string) *configurationFlags {
 		mode:     names{values: modes, known: []string{"eager", "graph", "step"}},
 		sync:     names{values: []string{"event"}, known: []string{"event", "host"}},
 		control:  names{values: []string{"device"}, known: []string{"device", "host"}},
-		dispatch: counts{values: []int{0}, min: 0},
+		dispatch: counts{values: []int{0}, min: 0, top: maxDispatchNs},
 	}
 }
 
@@ -154,6 +154,32 @@ func (f *configurationFlags) add(s *pflag.FlagSet) {
 	s.Var(&f.mode, "mode", "eager: every node submitted by the host; graph: every sub-graph captured; step: one graph")
 	s.Var(&f.sync, "sync", "how eager and graph join streams: event, host (step joins inside)")
 	s.Var(&f.control, "control", "where eager and graph decide on skipping, scale and rate: device, host (step: device)")
+}
+
+// maxDispatchNs is far above what any framework takes for a call.
+const maxDispatchNs = 1_000_000_000
+
+// check refuses what would be ignored: each value that was asked for must be
+// run in some mode.
+func (f *configurationFlags) check() error {
+	only := func(modes ...string) bool {
+		return !slices.ContainsFunc(f.mode.values, func(m string) bool { return !slices.Contains(modes, m) })
+	}
+	beyond := func(n names, def string) bool {
+		return n.given && slices.ContainsFunc(n.values, func(v string) bool { return v != def })
+	}
+	ignored := func(flag, value, why, hint string) error {
+		return &bench.InputError{Name: "--" + flag + "=" + value, Reason: "would be ignored: " + why, Hint: hint}
+	}
+	switch {
+	case only("step") && beyond(f.sync, "event"):
+		return ignored("sync", f.sync.String(), "mode step joins its streams inside the graph", "add --mode=eager or graph, or drop --sync")
+	case only("step") && beyond(f.control, "device"):
+		return ignored("control", f.control.String(), "mode step has control on the device only", "add --mode=eager or graph, or drop --control")
+	case only("step", "graph") && slices.ContainsFunc(f.dispatch.values, func(ns int) bool { return ns > 0 }):
+		return ignored("dispatch-ns", f.dispatch.String(), "captured work is not dispatched", "add --mode=eager, or drop --dispatch-ns")
+	}
+	return nil
 }
 
 // configurations is the cross product; step has one configuration, whatever

@@ -33,19 +33,45 @@ func TestMain(m *testing.M) {
 			env.Engine, env.Machine = fakeEngine(), nil
 			os.Exit(Main(env))
 		},
+		// Programs that start another with its stdout or its folder changed.
+		"full":      func() { shellWith(`exec "$@" >/dev/full`) },
+		"closed":    func() { shellWith(`exec "$@" >&-`) },
+		"discarded": func() { shellWith(`exec "$@" >/dev/null`) },
+		"gone":      func() { shellWith(`mkdir gone && cd gone && rmdir ../gone && exec "$@"`) },
 	})
+}
+
+// shellWith becomes a shell that runs its own arguments as "$@".
+func shellWith(script string) {
+	err := syscall.Exec("/bin/sh", append([]string{"sh", "-c", script, "sh"}, os.Args[1:]...), os.Environ())
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// eachFull runs faked with each argument's words, its output going nowhere.
+func eachFull(ts *testscript.TestScript, neg bool, args []string) {
+	for _, a := range args {
+		exits(ts, neg, append([]string{"2", "full", "faked"}, strings.Fields(a)...))
+		if said := ts.ReadFile("stderr"); said != "trbench: stdout: no space left on device\n" {
+			ts.Fatalf("%s says %q", a, said)
+		}
+	}
 }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits,
+			"exits": exits, "for-each": eachFull,
 		},
 		Setup: badRecords,
 		Condition: func(name string) (bool, error) {
-			if name == "root" {
+			switch name {
+			case "root":
 				return os.Geteuid() == 0, nil
+			case "full":
+				_, err := os.Stat("/dev/full")
+				return err == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
@@ -91,7 +117,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if strings.Contains(said, "goroutine ") || strings.Contains(said, "panic") {
 		ts.Fatalf("a stack trace")
 	}
-	if code == exitUsage && strings.Count(said, "\n") > 2 {
+	if i := strings.Index(said, "trbench: "); code == exitUsage && (i < 0 || strings.Count(said[i:], "\n") > 2) {
 		ts.Fatalf("more than a sentence and a hint")
 	}
 }
@@ -190,6 +216,50 @@ func TestInterrupt(t *testing.T) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	wantEmpty(t, dir)
+}
+
+// A command that does not end by itself after Ctrl-C is left.
+func TestInterruptStuck(t *testing.T) {
+	for _, command := range []string{"run", "verify"} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		engine, over := fakeEngine(), make(chan struct{})
+		engine.RunCell = func(context.Context, bench.CellRequest) (*results.Cell, error) {
+			cancel()
+			<-over
+			return nil, errors.New("too late")
+		}
+		engine.Verify = func(ctx context.Context, _ bench.VerifyRequest) (bench.VerifyReport, error) {
+			_, err := engine.RunCell(ctx, bench.CellRequest{})
+			return bench.VerifyReport{}, err
+		}
+		begin := time.Now()
+		var stderr lockedBuffer
+		code := Main(&Env{Context: ctx, Stdout: &lockedBuffer{}, Stderr: &stderr, Args: []string{command}, WorkDir: dir, Now: time.Now, Engine: engine})
+		if took := time.Since(begin); code != exitInterrupted || took > 5*time.Second || !strings.HasSuffix(stderr.String(), "trbench: interrupted\n") {
+			t.Errorf("%s: exit %d after %v, %s", command, code, took, stderr.String())
+		}
+		close(over)
+		wantEmpty(t, dir)
+	}
+}
+
+// lockedBuffer is for what a command that was left may still write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 // A cell that finishes although the context has ended is not written either.
@@ -300,6 +370,8 @@ func TestExitCodes(t *testing.T) {
 		{errors.Join(errors.New("x"), &bench.DisagreementError{}), exitDisagree},
 		{fmt.Errorf("verify: %w", &verify.Failure{Problems: []string{"x"}}), exitDisagree},
 		{fmt.Errorf("run: %w", context.Canceled), exitInterrupted},
+		{errAbandoned, exitInterrupted},
+		{&outputError{err: errors.New("x")}, exitUsage},
 	} {
 		if got := exitCode(test.err); got != test.want {
 			t.Errorf("%v: exit %d, want %d", test.err, got, test.want)

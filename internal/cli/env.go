@@ -17,6 +17,9 @@ type Env struct {
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
+	// StdoutLost says that what is written to Stdout goes nowhere unasked:
+	// the program was started with it closed.
+	StdoutLost bool
 	// Terminal says that Stderr is watched by a person.
 	Terminal bool
 	// Columns is the terminal's width now; nil, or 0, is unknown.

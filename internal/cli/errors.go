@@ -37,10 +37,8 @@ func flagProblem(err error) error {
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
 		reason := value.Unwrap().Error()
-		if strings.Contains(reason, "strconv.") {
-			reason = map[string]string{
-				"bool": "must be true or false", "uint64": "must be a whole number of at least 0",
-			}[value.GetFlag().Value.Type()]
+		if strings.Contains(reason, "strconv.") { // pflag's own types; of those only this one is in use
+			reason = "must be true or false"
 		}
 		return &bench.InputError{Name: "--" + value.GetFlag().Name, Reason: fmt.Sprintf("%q %s", value.GetValue(), reason)}
 	}
@@ -57,6 +55,7 @@ func exitCode(err error) int {
 		read     *results.ReadError
 		file     *data.FileError
 		failure  *verify.Failure
+		output   *outputError
 	)
 	switch {
 	case err == nil:
@@ -65,7 +64,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &disagree), errors.As(err, &failure):
 		return exitDisagree
-	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file):
+	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file),
+		errors.As(err, &output):
 		return exitUsage
 	}
 	return exitFailure
@@ -77,8 +77,13 @@ func hint(err error) string {
 		usage    *usageError
 		disagree *bench.DisagreementError
 		kept     *interruptedError
+		output   *outputError
 	)
 	switch {
+	case errors.As(err, &output):
+		if output.kept != "" {
+			return "the record is kept in " + output.kept
+		}
 	case errors.As(err, &kept):
 		return "trbench run --resume=" + kept.file + " goes on from there"
 	case errors.As(err, &input):
@@ -96,6 +101,9 @@ func message(err error) string {
 	var kept *interruptedError
 	if errors.As(err, &kept) {
 		return kept.Error()
+	}
+	if errors.Is(err, errAbandoned) {
+		return "interrupted"
 	}
 	if errors.Is(err, context.Canceled) {
 		return "interrupted; nothing was written"

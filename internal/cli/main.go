@@ -5,16 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// Main runs the command that env.Args names and returns the exit code.
+// graceAfterInterrupt is how long a command may take to end after Ctrl-C. What
+// takes longer, such as filling a huge arena, is left: the process ends with it.
+const graceAfterInterrupt = 1500 * time.Millisecond
+
+// errAbandoned says that a command did not end in time after Ctrl-C.
+var errAbandoned = fmt.Errorf("did not end: %w", context.Canceled)
+
+// Main runs the command that env.Args names and returns the exit code. After
+// Ctrl-C it may return before the command does; the caller then ends the
+// process.
 func Main(env *Env) int {
-	root := newRootCmd(env)
-	err := root.ExecuteContext(env.Context)
+	out := &watched{w: env.Stdout}
+	inner := *env
+	inner.Stdout = out
+	root := newRootCmd(&inner)
+	err := out.failure(untilInterrupted(env.Context, root.ExecuteContext))
 	var kept *interruptedError
-	if err != nil && env.Context.Err() != nil && !errors.As(err, &kept) {
+	if err != nil && env.Context.Err() != nil && !errors.As(err, &kept) && !errors.Is(err, errAbandoned) {
 		// What was torn down may report itself first; the cause is Ctrl-C.
 		err = context.Canceled
 	}
@@ -26,6 +39,24 @@ func Main(env *Env) int {
 		fmt.Fprintf(env.Stderr, "hint: %s\n", h)
 	}
 	return exitCode(err)
+}
+
+// untilInterrupted runs a command, and leaves it if it does not end soon after
+// the context has.
+func untilInterrupted(ctx context.Context, run func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(graceAfterInterrupt):
+		return errAbandoned
+	}
 }
 
 func newRootCmd(env *Env) *cobra.Command {
@@ -43,18 +74,43 @@ leave the same bits, and then times them.`,
 		if len(args) == 0 {
 			return nil
 		}
-		return &usageError{
-			text: fmt.Sprintf("%q is not a command; known: %s", args[0], strings.Join(commandNames(root), ", ")),
-			hint: "trbench help says what each does",
-		}
+		return noCommand(root, args[0])
 	}
 	root.AddCommand(newRunCmd(env), newReportCmd(env), newWorkerCmd(env), newInspectCmd(env), newVerifyCmd(env), newInfoCmd(env), newVersionCmd(env))
+	root.SetHelpCommand(newHelpCmd(root))
 	root.SetArgs(env.Args)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagProblem(err) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
+}
+
+// newHelpCmd is cobra's, but that of an unknown command is an error.
+func newHelpCmd(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "say what a command does",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return root.Help()
+			}
+			found, rest, err := root.Find(args)
+			if err != nil || found == root || len(rest) > 0 {
+				return noCommand(root, args[len(args)-max(len(rest), 1)])
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
+func noCommand(root *cobra.Command, name string) error {
+	return &usageError{
+		text: fmt.Sprintf("%q is not a command; known: %s", name, strings.Join(commandNames(root), ", ")),
+		hint: "trbench help says what each does",
+	}
 }
 
 func commandNames(root *cobra.Command) []string {

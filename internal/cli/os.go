@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
 	"github.com/tech-renaissance/trbench/internal/machine"
@@ -14,8 +15,7 @@ import (
 )
 
 // OS is the operating system as an Env. The first Ctrl-C, or SIGTERM, ends the
-// context;
-// from then on the signal has its default effect again, so that a second one
+// context; from then on the signal has its default effect again, so that a second one
 // ends a program that does not react.
 func OS() *Env {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -29,12 +29,25 @@ func OS() *Env {
 		self = os.Args[0]
 	}
 	return &Env{
-		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
+		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, StdoutLost: lost(os.Stdout), Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Columns: columns,
 		WorkDir: dir, Now: time.Now, Engine: NewEngine(os.Getenv, Libraries{
 			Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
 		}), Program: self, Name: os.Args[0], Machine: thisMachine,
 	}
+}
+
+// lost says whether a standard file was closed when the program started: Go
+// then opens the null device in its place, for reading and writing. A shell or
+// a program that discards output opens it for writing.
+func lost(f *os.File) bool {
+	is, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	if err != nil || nullErr != nil || !os.SameFile(is, null) {
+		return err != nil
+	}
+	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
+	return err == nil && flags&unix.O_ACCMODE == unix.O_RDWR
 }
 
 // columns is the width of the terminal on stderr, 0 if there is none.

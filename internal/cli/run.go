@@ -33,7 +33,7 @@ type runOptions struct {
 	blocks    counts
 	warmup    counts
 	budget    span
-	seed      uint64
+	seed      seed
 	out       string
 	resume    string
 	quick     bool
@@ -42,8 +42,9 @@ type runOptions struct {
 
 func newRunCmd(env *Env) *cobra.Command {
 	o := &runOptions{
-		env: env, cells: newCellFlags(1, 2, 4), ways: newConfigurationFlags("eager", "graph"),
-		processes: counts{min: 1, max: 1}, steps: counts{min: 1, max: 1}, blocks: counts{min: 1, max: 1}, warmup: counts{min: 0, max: 1},
+		env: env, cells: newCellFlags(1, 2, 4), ways: newConfigurationFlags("eager", "graph"), seed: 1,
+		processes: counts{min: 1, max: 1, top: bench.MaxProcesses}, steps: counts{min: 1, max: 1, top: bench.MaxSteps},
+		blocks: counts{min: 1, max: 1, top: bench.MaxBlocks}, warmup: counts{min: 0, max: 1, top: bench.MaxSteps},
 	}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -89,7 +90,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.blocks, "blocks", "blocks of each configuration in a process (default 4 on the CPU, 10 on a GPU, with --quick 2)")
 	f.Var(&o.warmup, "warmup", "steps before the first block, below --steps (default until the steps show no trend, with --quick 1)")
 	f.Var(&o.budget, "budget", "time for the whole run, such as 45s: blocks are left out to keep it, processes and verification never")
-	f.Uint64Var(&o.seed, "seed", 1, "of weights, data and the order of blocks")
+	f.Var(&o.seed, "seed", "of weights, data and the order of blocks")
 	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
 	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's")
 	f.BoolVar(&o.quick, "quick", false, "one process and few steps, for a first look; verification stays")
@@ -113,6 +114,12 @@ func (o *runOptions) session(cmd *cobra.Command) (*runSession, error) {
 // validate turns the options into a plan and finds everything that would stop
 // the run later.
 func (o *runOptions) validate() (bench.Plan, Device, error) {
+	if err := o.ways.check(); err != nil {
+		return bench.Plan{}, Device{}, err
+	}
+	if o.target() == "" && o.env.StdoutLost {
+		return bench.Plan{}, Device{}, &bench.InputError{Name: "stdout", Reason: "is closed, so the record would be lost", Hint: "--out=FILE keeps it"}
+	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
 		return bench.Plan{}, device, err
@@ -138,7 +145,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 // few make a block.
 func (o *runOptions) amounts(device string) bench.Plan {
 	p := bench.Plan{
-		Processes: 3, Steps: 50, Blocks: 10, WarmupCap: bench.WarmupCap, Seed: o.seed, Data: o.data,
+		Processes: 3, Steps: 50, Blocks: 10, WarmupCap: bench.WarmupCap, Seed: uint64(o.seed), Data: o.data,
 		PrepareAll: o.cells.variants.all, Quick: o.quick, BudgetNs: time.Duration(o.budget).Nanoseconds(),
 	}
 	if device == "cpu" {
@@ -173,7 +180,15 @@ func (env *Env) checkPlan(plan bench.Plan, device Device) error {
 	if err := checkMemory(plan.Cells, device); err != nil {
 		return err
 	}
-	return data.Check(env.data(plan.Data, plan.Seed))
+	return env.checkData(plan.Data, plan.Seed)
+}
+
+// checkData finds what would stop --data later.
+func (env *Env) checkData(value string, seed uint64) error {
+	if value == "" {
+		return &bench.InputError{Name: "--data", Reason: "is empty; it takes random, learnable, or a folder with CIFAR-10's binary files"}
+	}
+	return data.Check(env.data(value, seed))
 }
 
 // target is where the record goes; empty for stdout only.
@@ -207,7 +222,7 @@ func (o *runOptions) newRecord(ctx context.Context, device Device) *results.Reco
 	r := &results.Record{
 		Schema:    results.Schema{Name: results.SchemaName, Major: results.SchemaMajor, Minor: results.SchemaMinor},
 		Created:   o.env.Now().UTC(),
-		Arguments: o.env.Args, Seed: o.seed, Quick: o.quick,
+		Arguments: o.env.Args, Seed: uint64(o.seed), Quick: o.quick,
 		Program: program(),
 		Host:    results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Device:  results.Device{Name: device.Name, Description: device.Description},
@@ -307,13 +322,15 @@ func (e *interruptedError) Unwrap() error { return context.Canceled }
 // show prints the record, which was stored first: the table is made from what
 // was kept.
 func (s *runSession) show() error {
+	var err error
 	if s.json {
-		return results.Encode(s.env.Stdout, s.record)
+		err = results.Encode(s.env.Stdout, s.record)
+	} else if err = report.Table(s.env.Stdout, s.record); err == nil {
+		_, err = fmt.Fprintf(s.env.Stdout, "Record: %s\n", s.env.short(s.file))
 	}
-	if err := report.Table(s.env.Stdout, s.record); err != nil {
-		return err
+	if out, ok := s.env.Stdout.(*watched); ok && out.failed() != nil && s.file != "" {
+		return &outputError{err: out.failed(), kept: s.env.short(s.file)}
 	}
-	_, err := fmt.Fprintf(s.env.Stdout, "Record: %s\n", s.env.short(s.file))
 	return err
 }
 

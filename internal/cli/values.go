@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 type counts struct {
 	values []int
 	min    int
+	top    int // the largest; 0 for any
 	max    int // how many values at most; 0 for any number
 }
 
@@ -39,13 +42,21 @@ func (c *counts) String() string {
 
 func (c *counts) Set(s string) error {
 	var values []int
-	for word := range strings.SplitSeq(s, ",") {
+	words := strings.Split(s, ",")
+	if c.max == 1 && len(words) > 1 {
+		return fmt.Errorf("must be one whole number, not %d", len(words))
+	}
+	for _, word := range words {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return c.outside(word)
+		case err != nil && c.max == 1:
+			return fmt.Errorf("must be a whole number")
 		case err != nil:
 			return fmt.Errorf("must be whole numbers separated by commas")
-		case n < c.min:
-			return fmt.Errorf("must be at least %d", c.min)
+		case n < c.min || c.top > 0 && n > c.top:
+			return c.outside(word)
 		case slices.Contains(values, n) && c.max == 0:
 			return fmt.Errorf("names %d twice", n)
 		}
@@ -58,6 +69,19 @@ func (c *counts) Set(s string) error {
 	return nil
 }
 
+// outside says on which side of what is allowed a number lies.
+func (c *counts) outside(word string) error {
+	switch {
+	case strings.HasPrefix(strings.TrimSpace(word), "-") || c.min > 0 && strings.Trim(word, " +0") == "":
+		return fmt.Errorf("must be at least %d", c.min)
+	case c.top > 0:
+		return fmt.Errorf("must be at most %d", c.top)
+	case c.max == 1:
+		return fmt.Errorf("is too large a number")
+	}
+	return fmt.Errorf("has too large a number: %s", strings.TrimSpace(word))
+}
+
 // first is the value of a flag that takes one.
 func (c *counts) first() int { return c.values[0] }
 
@@ -66,6 +90,7 @@ type names struct {
 	values []string
 	known  []string
 	one    bool // a single word, no list
+	given  bool // on the command line
 }
 
 var _ pflag.Value = (*names)(nil)
@@ -96,7 +121,7 @@ func (n *names) Set(s string) error {
 	if n.one && len(values) != 1 {
 		return fmt.Errorf("must be one of: %s", strings.Join(n.known, ", "))
 	}
-	n.values = values
+	n.values, n.given = values, true
 	return nil
 }
 
@@ -110,10 +135,31 @@ func (f *fraction) String() string { return strconv.FormatFloat(float64(*f), 'g'
 
 func (f *fraction) Set(s string) error {
 	v, err := strconv.ParseFloat(s, 64)
-	if err != nil || !(v >= 0 && v < 1) {
+	// ParseFloat also reads hexadecimal, infinities and underscores.
+	if err != nil || strings.Trim(s, "0123456789.eE+-") != "" || !(v >= 0 && v < 1) {
 		return fmt.Errorf("must be a number of at least 0 and below 1")
 	}
 	*f = fraction(v)
+	return nil
+}
+
+// seed is a whole number of 64 bits.
+type seed uint64
+
+var _ pflag.Value = (*seed)(nil)
+
+func (n *seed) Type() string   { return "N" }
+func (n *seed) String() string { return strconv.FormatUint(uint64(*n), 10) }
+
+func (n *seed) Set(s string) error {
+	v, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("is too large a number; at most %d can be given", uint64(math.MaxUint64))
+	case err != nil:
+		return fmt.Errorf("must be a whole number of at least 0")
+	}
+	*n = seed(v)
 	return nil
 }
 
@@ -163,13 +209,17 @@ func (v *variants) Set(s string) error {
 		return nil
 	}
 	var list counts
-	if err := list.Set(s); err != nil {
-		return fmt.Errorf("must be \"all\" or variants 0 to 5 separated by commas")
-	}
-	for _, n := range list.values {
-		if n < 0 || n > 5 {
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		switch {
+		case err != nil && !errors.Is(err, strconv.ErrRange):
+			return fmt.Errorf("must be \"all\" or variants 0 to 5 separated by commas")
+		case err != nil || n < 0 || n > 5:
 			return fmt.Errorf("must name variants 0 to 5: begin, final, validation, each with full and last batch")
+		case slices.Contains(list.values, n):
+			return fmt.Errorf("names %d twice", n)
 		}
+		list.values = append(list.values, n)
 	}
 	*v = variants{timed: list.values}
 	return nil

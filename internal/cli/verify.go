@@ -21,12 +21,12 @@ type verifyOptions struct {
 	cells *cellFlags
 	ways  *configurationFlags
 	data  string
-	seed  uint64
+	seed  seed
 	json  bool
 }
 
 func newVerifyCmd(env *Env) *cobra.Command {
-	o := &verifyOptions{env: env, cells: newCellFlags(4), ways: newConfigurationFlags("eager", "graph", "step")}
+	o := &verifyOptions{env: env, seed: 1, cells: newCellFlags(4), ways: newConfigurationFlags("eager", "graph", "step")}
 	o.ways.sync.values = slices.Clone(o.ways.sync.known)
 	o.ways.control.values = slices.Clone(o.ways.control.known)
 	o.cells.gpus.values = nil // depends on the device
@@ -48,7 +48,7 @@ check to report it. It exits 4 if anything is wrong.`,
 	f.Lookup("last-batch").Usage = "images TRAIN,VAL in an epoch's last batch (default one less than --batch, and half of it)"
 	o.ways.add(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
-	f.Uint64Var(&o.seed, "seed", 1, "of weights and data")
+	f.Var(&o.seed, "seed", "of weights and data")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON, with the counts by rank, variant and sub-graph")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		requests, err := o.validate()
@@ -63,6 +63,9 @@ check to report it. It exits 4 if anything is wrong.`,
 // validate makes one request a cell. A resolution or last batch that was not
 // given stays 0: the matrix then chooses ones that exercise every variant.
 func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
+	if err := o.ways.check(); err != nil {
+		return nil, err
+	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
 		return nil, err
@@ -82,10 +85,10 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return nil, err
 	}
-	options := o.env.data(o.data, o.seed)
-	if err := data.Check(options); err != nil {
+	if err := o.env.checkData(o.data, uint64(o.seed)); err != nil {
 		return nil, err
 	}
+	options := o.env.data(o.data, uint64(o.seed))
 	var requests []bench.VerifyRequest
 	for _, c := range cells {
 		c.Resolution.Begin, c.Resolution.Final = o.cells.resolution.pair()
@@ -98,7 +101,7 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 			return nil, err
 		}
 		requests = append(requests, bench.VerifyRequest{
-			Cell: c, Configurations: ways, Seed: o.seed, Data: options,
+			Cell: c, Configurations: ways, Seed: uint64(o.seed), Data: options,
 			Progress: func(what string) { fmt.Fprintf(o.env.Stderr, "%s gpus %d: %s\n", c.Workload, c.GPUs, what) },
 		})
 	}

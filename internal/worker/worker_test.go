@@ -738,6 +738,9 @@ func request(ranks int, keys ...results.ConfigurationKey) bench.CellRequest {
 func TestRunCell(t *testing.T) {
 	for _, variant := range []int{2, 3, 4, 5} {
 		t.Run(fmt.Sprint("variant ", variant), func(t *testing.T) {
+			if raceDetector && variant != 3 {
+				t.Skip("variant 3 prepares all, and takes long enough")
+			}
 			req := request(2, eachMode()...)
 			req.Cell.Variant = variant
 			req.PrepareAll = variant == 3

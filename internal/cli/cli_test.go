@@ -89,6 +89,8 @@ func badRecords(e *testscript.Env) error {
 	_ = z.Close()
 	huge := filepath.Join(e.WorkDir, "huge.json")
 	return errors.Join(
+		os.Mkdir(filepath.Join(e.WorkDir, "pipes"), 0o777),
+		syscall.Mkfifo(filepath.Join(e.WorkDir, "pipes", "data_batch_1.bin"), 0o666),
 		syscall.Mkfifo(filepath.Join(e.WorkDir, "pipe"), 0o666), // stands for a device
 		os.WriteFile(filepath.Join(e.WorkDir, "deep.json"), []byte(deep), 0o666),
 		os.WriteFile(filepath.Join(e.WorkDir, "cut.json.gz"), packed.Bytes()[:packed.Len()-6], 0o666),

@@ -51,14 +51,37 @@ func checkCIFAR10(dir string) error {
 	}
 	for _, name := range append(cifarTrainFiles[:], cifarTestFile) {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			return &FileError{Dir: dir, File: name, Problem: "is missing; CIFAR-10's binary version has six files", Err: err}
+		case err != nil:
+			return unreadable(dir, name, err)
+		case info.IsDir():
+			return &FileError{Dir: dir, File: name, Problem: "is a folder, not a file"}
+		case !info.Mode().IsRegular():
+			// Reading a pipe might wait for ever.
+			return &FileError{Dir: dir, File: name, Problem: "is no regular file"}
+		}
+		if f, err := os.Open(filepath.Join(dir, name)); err != nil {
+			return unreadable(dir, name, err)
+		} else if err := f.Close(); err != nil {
+			return unreadable(dir, name, err)
 		}
 		if err := checkSize(dir, name, info.Size()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// unreadable drops the path from the cause, as the sentence has it already.
+func unreadable(dir, name string, err error) *FileError {
+	cause := err
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		cause = p.Err
+	}
+	return &FileError{Dir: dir, File: name, Problem: "cannot be read: " + cause.Error(), Err: err}
 }
 
 func checkSize(dir, name string, size int64) error {
@@ -95,7 +118,7 @@ func OpenCIFAR10(dir string, seed uint64) (Source, error) {
 func (c *cifar) load(split Split, dir, name string) error {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
-		return &FileError{Dir: dir, File: name, Problem: "cannot be read: " + err.Error(), Err: err}
+		return unreadable(dir, name, err)
 	}
 	if err := checkSize(dir, name, int64(len(b))); err != nil {
 		return err

@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# The sweep on a GPU, in windows that are shorter than it is.
+#
+#   scripts/gpu-sweep.sh            go on where the last call stopped
+#   scripts/gpu-sweep.sh list       what is done, begun and left
+#   scripts/gpu-sweep.sh NAME...    these steps alone (names or patterns)
+#
+# Steps run worst first: the points that are compared with the peer, the
+# largest batches before the small ones. At a peer point the peer and one
+# process of ours take turns, REPEATS times, before the record of eight
+# processes is made. A step that the window cuts off is gone on with by the
+# next call: trbench stores after every process and resumes.
+#
+#   DIR      where records, raw.log and marks go (default build/sweep); it is all
+#            that has to survive between windows
+#   OUT      if set, DIR goes there as sweep.tar.gz at the end
+#   SEED     a sweep.tar.gz of an earlier window, unpacked into an empty DIR
+#   LIMIT    seconds of this window (default 570)
+#   TRBENCH  the program (default build/gpu/trbench, from scripts/gpu-test.sh)
+#   PEER     the peer's Python file (default build/gpu/torch_step.py)
+#   REPEATS  turns at a peer point (default 5)
+#
+# raw.log holds every command, what it printed, and the GPU's clocks before it.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+DIR=${DIR:-build/sweep}
+LIMIT=${LIMIT:-570}
+REPEATS=${REPEATS:-5}
+if [ -f build/gpu.tar.gz ] && { [ ! -d build/gpu ] || [ build/gpu.tar.gz -nt build/gpu ]; }; then
+	tar -C build -xzf build/gpu.tar.gz && touch build/gpu
+fi
+TRBENCH=${TRBENCH:-$root/build/gpu/trbench}
+PEER=${PEER:-$root/build/gpu/torch_step.py}
+for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
+	[ -d "$dir" ] && export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
+done
+unset CUDA_LAUNCH_BLOCKING
+mkdir -p "$DIR/peer" || exit 2
+DIR=$(cd "$DIR" && pwd)
+if [ -n "${SEED:-}" ] && [ ! -e "$DIR/raw.log" ]; then
+	tar -C "$DIR" -xzf "$SEED" || exit 2
+fi
+# The peer compiles its kernels once a machine.
+export TORCHINDUCTOR_FX_GRAPH_CACHE=1 TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$root/build/inductor}
+# No record of this sweep rests on a plan for fewer images than it says.
+common=(--device=cuda --optimizer=sgd --seed=1)
+all=(--mode=eager,graph,step --sync=event,host)
+
+# steps prints one a line: name, seconds it needs at least, command's words.
+# "peer" and "turn" are one side's turn at a peer point, "run" makes a record.
+steps() {
+	local point r
+	for point in resnet50:256 resnet18-cifar:256 resnet50:64 resnet18-cifar:16; do
+		local model=${point%:*} batch=${point#*:}
+		for r in $(seq "$REPEATS"); do
+			local modes=cgraph
+			[ "$r" -gt 1 ] || modes=cgraph,graph,eager
+			echo "peer-$model-$batch-$r 60 peer $model $batch $modes"
+			echo "turn-$model-$batch-$r 30 run --workload=$model --batch=$batch --precision=amp --mode=step,eager --sync=event --processes=1"
+		done
+		echo "$model-$batch-amp 60 run --workload=$model --batch=$batch --precision=amp ${all[*]} --processes=8"
+	done
+	echo "resnet50-16-amp 45 run --workload=resnet50 --batch=16 --precision=amp ${all[*]} --processes=3"
+	echo "peer-resnet50-16-1 60 peer resnet50 16 eager,cgraph"
+	echo "resnet50-16-dispatch 45 run --workload=resnet50 --batch=16 --precision=amp --mode=eager,step --sync=event --dispatch-ns=0,2000,5000,10000,20000,40000 --processes=3"
+	echo "resnet18-cifar-64-amp 30 run --workload=resnet18-cifar --batch=64 --precision=amp ${all[*]} --processes=3"
+	for batch in 4 1; do
+		echo "resnet50-$batch-amp 30 run --workload=resnet50 --batch=$batch --precision=amp ${all[*]} --processes=3"
+	done
+	echo "resnet18-cifar-1-amp 30 run --workload=resnet18-cifar --batch=1 --precision=amp ${all[*]} --processes=3"
+	echo "resnet50-64-fp32 45 run --workload=resnet50 --batch=64 --precision=fp32 ${all[*]} --processes=3"
+	echo "resnet18-cifar-16-fp32 30 run --workload=resnet18-cifar --batch=16 --precision=fp32 ${all[*]} --processes=3"
+	echo "resnet18-cifar-16-gorgonia 30 gorgonia --workload=resnet18-cifar --batch=16 --precision=amp --mode=eager --sync=event --kernels=builtin --launcher=purego,gorgonia --processes=3"
+}
+
+left() { echo $((LIMIT - SECONDS)); }
+
+say() { printf '%s\n' "$*" | tee -a "$DIR/raw.log"; }
+
+# logged runs a command for at most what is left of the window, all of it into
+# the raw log. SIGINT lets trbench store what it has.
+logged() {
+	{
+		printf '\n### %s\n' "$(date -u +%FT%TZ)"
+		nvidia-smi --query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_event_reasons.active --format=csv,noheader 2>&1
+		printf '$'
+		printf ' %q' "$@"
+		printf '\n'
+	} >>"$DIR/raw.log"
+	timeout -s INT -k 15 "$(left)" "$@" >"$DIR/.out" 2>"$DIR/.err"
+	local rc=$?
+	cat "$DIR/.err" "$DIR/.out" >>"$DIR/raw.log"
+	printf '# rc %d\n' "$rc" >>"$DIR/raw.log"
+	return "$rc"
+}
+
+# record makes a record, or goes on with one.
+record() {
+	local program=$1 name=$2
+	shift 2
+	local file=$DIR/$name.json
+	if [ -f "$file" ]; then
+		logged "$program" run --resume="$file"
+	else
+		logged "$program" run "${common[@]}" "$@" --out="$file"
+	fi
+}
+
+# step runs one. A failure that is not the window's end is marked: the next call
+# does not repeat it; remove the mark to try again.
+step() {
+	local name=$1 kind=$3 rc=0
+	shift 3
+	case $kind in
+	run) record "$TRBENCH" "$name" "$@" || rc=$? ;;
+	gorgonia)
+		if [ -x "$TRBENCH-gorgonia" ]; then
+			record "$TRBENCH-gorgonia" "$name" "$@" || rc=$?
+		else
+			say "$name: there is no $TRBENCH-gorgonia; build it where cuda.h is"
+			rc=1
+		fi
+		;;
+	peer)
+		if [ -f "$PEER" ]; then
+			logged python3 "$PEER" --model "$1" --batch "$2" --mode "$3" || rc=$?
+			grep '^{' "$DIR/.out" >"$DIR/peer/$name.jsonl"
+		else
+			say "$name: there is no peer: PEER=$PEER"
+			rc=1
+		fi
+		;;
+	esac
+	if [ "$rc" -eq 0 ]; then
+		touch "$DIR/.$name.done"
+	elif [ "$(left)" -le 1 ] || [ "$rc" -eq 124 ] || [ "$rc" -eq 130 ] || [ "$rc" -eq 137 ]; then
+		say "$name: cut off after $SECONDS s"
+		return 1
+	else
+		touch "$DIR/.$name.failed"
+		say "$name: FAILED, rc $rc: $(tail -1 "$DIR/.err" 2>/dev/null)"
+	fi
+}
+
+state() {
+	if [ -e "$DIR/.$1.done" ]; then
+		echo done
+	elif [ -e "$DIR/.$1.failed" ]; then
+		echo failed
+	elif [ -e "$DIR/$1.json" ]; then
+		echo begun
+	else
+		echo left
+	fi
+}
+
+chosen() {
+	local name=$1 p
+	shift
+	[ $# -gt 0 ] || return 0
+	for p in "$@"; do
+		# shellcheck disable=SC2053 # a pattern
+		[[ $name == $p ]] && return 0
+	done
+	return 1
+}
+
+list() {
+	steps | while read -r name _; do printf '%-8s %s\n' "$(state "$name")" "$name"; done
+}
+
+# ratios prints, for each peer point, ours over the peer's in each turn, by the
+# medians that both print.
+ratios() {
+	python3 - "$DIR" <<-'EOF'
+		import glob, json, os, re, statistics, sys
+		rows = {}
+		for path in sorted(glob.glob(os.path.join(sys.argv[1], "turn-*.json"))):
+		    name = re.fullmatch(r"turn-(.*)-(\d+)-(\d+)\.json", os.path.basename(path))
+		    peer = os.path.join(sys.argv[1], "peer", os.path.basename(path).replace("turn-", "peer-") + "l")
+		    if not name or not os.path.exists(peer):
+		        continue
+		    theirs = [json.loads(l)["step_ms"] * 1e6 for l in open(peer) if json.loads(l)["mode"] == "cgraph"]
+		    ours = []
+		    for cell in json.load(open(path))["cells"]:
+		        for c in cell["configurations"]:
+		            if c["key"]["mode"] == "step":
+		                for m in c["metrics"]:
+		                    if m["name"] == "step_time_ns":
+		                        ours.append(m["value"])
+		    if theirs and ours:
+		        rows.setdefault(name.group(1, 2), []).append((ours[0], theirs[0]))
+		for (model, batch), pairs in sorted(rows.items()):
+		    r = [a / b for a, b in pairs]
+		    print("%-16s %4s  ours %8.1f us  peer's best %8.1f us  ratio %.3f (%.3f to %.3f, %d turns)" % (
+		        model, batch, statistics.median(a for a, _ in pairs) / 1e3, statistics.median(b for _, b in pairs) / 1e3,
+		        statistics.median(r), min(r), max(r), len(r)))
+	EOF
+}
+
+pack() {
+	[ -n "${OUT:-}" ] || return 0
+	mkdir -p "$OUT" && tar -C "$DIR" --exclude=.out --exclude=.err -czf "$OUT/sweep.tar.gz" . && ls -l "$OUT/sweep.tar.gz"
+}
+
+if [ "${1:-}" = list ]; then
+	list
+	exit
+fi
+if [ ! -x "$TRBENCH" ]; then
+	echo "gpu-sweep.sh: there is no $TRBENCH; scripts/gpu-test.sh builds it" >&2
+	exit 2
+fi
+say "window of $LIMIT s begins $(date -u +%FT%TZ)"
+while read -r name needs words <&3; do
+	chosen "$name" "$@" || continue
+	case $(state "$name") in done | failed) continue ;; esac
+	if [ "$(left)" -lt "$needs" ]; then
+		say "$name: $(left) s are too few"
+		continue
+	fi
+	begin=$SECONDS
+	# shellcheck disable=SC2086 # words
+	step "$name" "$needs" $words || break
+	printf '%-34s %s, %d s\n' "$name" "$(state "$name")" $((SECONDS - begin))
+done 3< <(steps)
+rm -f "$DIR/.out" "$DIR/.err"
+list | cut -f1 -d' ' | sort | uniq -c
+ratios
+pack

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/device"
@@ -40,13 +41,13 @@ func longSpecs() []workloads.Spec {
 	return out
 }
 
-func session(t *testing.T, dev device.Device, spec workloads.Spec, variants ...workloads.Variant) *worker.Session {
+func session(t *testing.T, dev device.Device, spec workloads.Spec, seed uint64, variants ...workloads.Variant) *worker.Session {
 	t.Helper()
 	w, err := device.NewWorkload(dev, spec, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := worker.Open(dev, w, worker.Options{Variants: variants, Timed: variants[0], Seed: 11, Source: data.NewRandom(5, w.Classes())})
+	s, err := worker.Open(dev, w, worker.Options{Variants: variants, Timed: variants[0], Seed: seed, Source: data.NewRandom(5, w.Classes())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestHundredSteps(t *testing.T) {
 	for _, d := range devicetest.All() {
 		for _, spec := range longSpecs() {
 			t.Run(fmt.Sprintf("%s/%s/%s", d.Name, spec.Model, spec.Precision), func(t *testing.T) {
-				s := session(t, d.New(t, workloads.Fused), spec, workloads.FinalFull, workloads.FinalLast)
+				s := session(t, d.New(t, workloads.Fused), spec, 11, workloads.FinalFull, workloads.FinalLast)
 				var want *worker.State
 				for _, k := range configurations() {
 					x, err := s.Executor(k)
@@ -149,28 +150,33 @@ func TestDevicesAgree(t *testing.T) {
 	}
 	for _, c := range []struct {
 		spec   workloads.Spec
+		seed   uint64
 		steps  int
 		limit  float64
 		slopes float64 // the limit for gradients and momentum
 	}{
-		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 1, 1e-4, 1e-4},
-		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 5, 1e-3, 1e-3},
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 1, 1e-4, 1e-4},
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 1e-3, 1e-3},
-		// 50 layers deep a rounding error moves some values across a ReLU's zero:
-		// raising the stem's weights by one unit in the last place changes the
-		// CPU's own gradients by 0.005 to 0.03 (8 trials). What does not hang on
-		// slopes is held to 1e-4.
-		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 1, 1e-4, 0.1},
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 11, 1, 1e-4, 1e-4},
+		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 11, 5, 1e-3, 1e-3},
+		// A rounding error can move a value across a ReLU's zero, and then
+		// gradients differ by percents: of the seeds 1 to 12, 3 and 5 are those for
+		// which changing a layer's weights by one unit in the last place (4 layers
+		// in turn) moves the CPU's own gradients by less than 3e-6 after 5 steps.
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 3, 1, 1e-4, 1e-4},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 3, 5, 1e-3, 1e-3},
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 5, 1e-3, 1e-3},
+		// 50 layers deep no seed of 4 is like that: the same change moves the CPU's
+		// own gradients by 0.005 to 0.03. What does not hang on slopes is held to
+		// 1e-4.
+		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 11, 1, 1e-4, 0.1},
 	} {
 		for _, d := range devicetest.All() {
-			t.Run(fmt.Sprintf("%s/%s/steps=%d", d.Name, c.spec.Model, c.steps), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/seed=%d/steps=%d", d.Name, c.spec.Model, c.seed, c.steps), func(t *testing.T) {
 				spec := c.spec
 				spec.Optimizer, spec.EMA, spec.Smoothing = workloads.Nesterov, true, 0.1
 				var st [2]*worker.State
 				var w *workloads.Workload
 				for i, kind := range []devicetest.Kind{{Name: "cpu", New: devicetest.CPU}, d} {
-					s := session(t, kind.New(t, workloads.Fused), spec, workloads.FinalFull)
+					s := session(t, kind.New(t, workloads.Fused), spec, c.seed, workloads.FinalFull)
 					x, err := s.Executor(configurations()[0])
 					if err != nil {
 						t.Fatal(err)
@@ -187,8 +193,12 @@ func TestDevicesAgree(t *testing.T) {
 				}
 				var values, slopes []string
 				for _, p := range w.Parameters() {
-					values = append(values, p, "ema:"+p)
 					slopes = append(slopes, "grad:"+p, "momentum:"+p)
+					if strings.HasSuffix(p, ".beta") { // begins at 0: a gradient after one step
+						slopes = append(slopes, p, "ema:"+p)
+					} else {
+						values = append(values, p, "ema:"+p)
+					}
 				}
 				for _, n := range w.Norms() {
 					values = append(values, n+".running_mean", n+".running_var")

@@ -217,9 +217,9 @@ func validateSpec(c results.CellKey) error {
 // What a run may ask for at most: far above what any figure needs, and so low
 // that nothing overflows.
 const (
-	MaxSteps     = 1_000_000
-	MaxBlocks    = 10_000
-	MaxProcesses = 1_000
+	MaxSteps     = results.MaxSteps
+	MaxBlocks    = results.MaxBlocks
+	MaxProcesses = results.MaxProcesses
 )
 
 // MaxBatch is the largest batch a workload is built for.

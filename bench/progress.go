@@ -48,10 +48,15 @@ type watcher struct {
 func newWatcher(r *Run) *watcher {
 	w := &watcher{run: r}
 	w.now.Cells, w.now.Processes = len(r.Plan.Cells), r.Plan.Processes
-	for i := range r.Plan.Cells {
-		for p := range r.Plan.Processes {
-			w.total += w.whole(i)
-			if r.finished(i, p) {
+	at := map[results.CellKey]int{}
+	for i, k := range r.Plan.Cells {
+		at[k] = i
+		w.total += w.whole(i) * float64(r.Plan.Processes)
+	}
+	for _, c := range r.Record.Cells {
+		i, ok := at[c.Key]
+		for _, p := range c.Processes {
+			if ok && p.Status == results.Done && p.Index < r.Plan.Processes {
 				w.before += w.whole(i)
 			}
 		}

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -39,18 +41,14 @@ func logRatios(metric string, base, other *results.Configuration) []float64 {
 	}
 	of, to := blockMedians(a), blockMedians(b)
 	byProcess := map[int][]float64{}
-	last := -1
 	for at, v := range of {
 		if w := to[at]; v > 0 && w > 0 {
 			byProcess[at.process] = append(byProcess[at.process], math.Log(v/w))
-			last = max(last, at.process)
 		}
 	}
 	var out []float64
-	for p := range last + 1 {
-		if logs := byProcess[p]; len(logs) > 0 {
-			out = append(out, results.Median(logs))
-		}
+	for _, p := range slices.Sorted(maps.Keys(byProcess)) {
+		out = append(out, results.Median(byProcess[p]))
 	}
 	return out
 }

@@ -444,3 +444,17 @@ func TestProgressEnds(t *testing.T) {
 		t.Errorf("%v; ended at %v, %d cells", err, last, done)
 	}
 }
+
+// No loop is as long as a number that nobody checked.
+func TestHugeNumbersTakeNoTime(t *testing.T) {
+	p := syntheticPlan(2_000_000_000, 4, configurationKey("eager", "event"))
+	r := &results.Record{Cells: []results.Cell{{Key: p.Cells[0], Processes: []results.Process{{Index: 1_999_999_999, Status: results.Done}}}}}
+	w := newWatcher(&Run{Plan: p, Record: r})
+	if w.total/w.before != 2_000_000_000 {
+		t.Errorf("%v of %v", w.before, w.total)
+	}
+	x := results.Configuration{Metrics: []results.Metric{results.NewMetric(results.StepTimeNs, []results.Sample{{Process: 1_999_999_999, Value: 1}})}}
+	if logs := logRatios(results.StepTimeNs, &x, &x); len(logs) != 1 || logs[0] != 0 {
+		t.Errorf("%v", logs)
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"strings"
 	"syscall"
@@ -191,38 +190,6 @@ func checkSchema(b []byte) error {
 			s.Major, s.Minor, SchemaMajor)
 	case s.Major != SchemaMajor:
 		return fmt.Errorf("has schema version %d.%d; this program reads %d.x", s.Major, s.Minor, SchemaMajor)
-	}
-	return nil
-}
-
-// check refuses what no figure may be: NaN and infinities, which JSON cannot
-// carry, and negative times and rates.
-func (r *Record) check() error {
-	for i := range r.Cells {
-		c := &r.Cells[i]
-		for j := range c.Configurations {
-			for _, m := range c.Configurations[j].Metrics {
-				if err := m.check(); err != nil {
-					return fmt.Errorf("cell %d, configuration %s: %w", i, c.Configurations[j].Key, err)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-func (m Metric) check() error {
-	d, known := Define(m.Name)
-	bad := func(v float64) bool {
-		return math.IsNaN(v) || math.IsInf(v, 0) || v < 0 && known && !d.Signed
-	}
-	if bad(m.Value) {
-		return fmt.Errorf("metric %s has the value %v", m.Name, m.Value)
-	}
-	for i, s := range m.Samples {
-		if bad(s.Value) {
-			return fmt.Errorf("metric %s has the value %v in sample %d", m.Name, s.Value, i)
-		}
 	}
 	return nil
 }

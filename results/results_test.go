@@ -176,6 +176,64 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What cannot be a figure, a count or a second of its kind is refused in one
+// sentence that names it.
+func TestImplausible(t *testing.T) {
+	x := func(r *Record) *Configuration { return &r.Cells[0].Configurations[0] }
+	for _, test := range []struct {
+		name, want string
+		damage     func(*Record)
+	}{
+		{"processes", "plan: processes is 2000000000, above the limit of 1000", func(r *Record) { r.Plan.Processes = 2000000000 }},
+		{"blocks", "plan: blocks is -1, which is negative", func(r *Record) { r.Plan.Blocks = -1 }},
+		{"steps", "plan: steps is 1000001", func(r *Record) { r.Plan.Steps = 1000001 }},
+		{"single", "plan: single", func(r *Record) { r.Plan.Single = -2 }},
+		{"warm-up", "plan: warmup is -3", func(r *Record) { r.Plan.Warmup = new(-3) }},
+		{"cap", "plan: warmup_cap", func(r *Record) { r.Plan.WarmupCap = 1 << 40 }},
+		{"budget", "plan: budget_ns", func(r *Record) { r.Plan.BudgetNs = -1 }},
+		{"plan's cells", "plan: has cell 1 twice: resnet20-cifar batch 4 gpus 1", func(r *Record) { r.Plan.Cells = append(r.Plan.Cells, r.Plan.Cells[0]) }},
+		{"plan's configurations", "plan: has configuration 1 twice: eager/event/device", func(r *Record) { r.Plan.Configurations = append(r.Plan.Configurations, r.Plan.Configurations[0]) }},
+		{"cells", "has cell 1 twice", func(r *Record) { r.Cells = append(r.Cells, r.Cells[0]) }},
+		{"cell's blocks", "cell 0: blocks is -1", func(r *Record) { r.Cells[0].Blocks = -1 }},
+		{"configurations", "cell 0: has configuration eager/event/device twice", func(r *Record) { r.Cells[0].Configurations = append(r.Cells[0].Configurations, *x(r)) }},
+		{"metrics", "has metric step_time_ns twice", func(r *Record) { x(r).Metrics = append(x(r).Metrics, x(r).Metrics[0]) }},
+		{"process twice", "has process 1 twice", func(r *Record) { r.Cells[0].Processes = append(r.Cells[0].Processes, Process{Index: 1}) }},
+		{"process index", "the index of a process is -1, which is negative", func(r *Record) { r.Cells[0].Processes[0].Index = -1 }},
+		{"huge process index", "the index of a process is 2000000000", func(r *Record) { r.Cells[0].Processes[0].Index = 2000000000 }},
+		{"process time", "the time of process 1 is -5", func(r *Record) { r.Cells[0].Processes[0].Ns = -5 }},
+		{"sample's process", "metric step_time_ns has sample 0 of process 2000000000", func(r *Record) { x(r).Metrics[0].Samples[0].Process = 2000000000 }},
+		{"prepare", "the time of phase capture is -12", func(r *Record) { x(r).Prepare[0].Ns = -12 }},
+		{"prepare of a process", "the time of phase capture is -1", func(r *Record) { x(r).Prepare[0].Processes[0] = -1 }},
+		{"warm-up steps", "the steps of a warm-up is -1", func(r *Record) { x(r).Warmup[0].Steps = -1 }},
+		{"captures", "captures is -1", func(r *Record) { x(r).Captures.Captures = -1 }},
+		{"negative sample", "metric step_time_ns has the value -1 in sample 0", func(r *Record) { x(r).Metrics[0].Samples[0].Value = -1 }},
+		{"summary", "metric step_time_ns has the value -2 in its summary", func(r *Record) { x(r).Metrics[0].Summary = &Summary{Median: -2} }},
+		{"summary's process", "metric step_time_ns has the value -2 in its summary", func(r *Record) { x(r).Metrics[0].Summary = &Summary{Processes: []float64{-2}} }},
+		{"tails", "tails are out of order", func(r *Record) { x(r).Metrics[0].Summary = &Summary{P10: 3, P90: 2, P99: 4, Max: 4} }},
+		{"interval", "metric step_time_ns has an interval from 3 to 2", func(r *Record) { x(r).Metrics[0].Summary = &Summary{Interval: &Interval{Low: 3, High: 2}} }},
+		{"level", "covers 1.5", func(r *Record) { x(r).Metrics[0].Summary = &Summary{Interval: &Interval{Coverage: 1.5}} }},
+		{"ratio", "ratio 0: is 0, and a ratio is above 0", func(r *Record) { r.Cells[0].Ratios[0].Value = 0 }},
+		{"ratio's interval", "ratio 0: has an interval from 2 to 1", func(r *Record) { r.Cells[0].Ratios[0].Interval.Low, r.Cells[0].Ratios[0].Interval.High = 2, 1 }},
+		{"ratio's negative interval", "ratio 0: has an interval from -1", func(r *Record) { r.Cells[0].Ratios[0].Interval.Low = -1 }},
+		{"headline", "the headline: is -1", func(r *Record) { r.Cells[0].Headline.Ratio = &Ratio{Value: -1} }},
+		{"split", "the split's total: is 0", func(r *Record) { r.Cells[0].Headline.Split = &Split{} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := sample()
+			test.damage(r)
+			b, err := json.Marshal(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Decode("my.json", bytes.NewReader(b))
+			var re *ReadError
+			if !errors.As(err, &re) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want a sentence with %q", err, test.want)
+			}
+		})
+	}
+}
+
 func TestSizeLimit(t *testing.T) {
 	text := encoded(t, sample())
 	if _, err := decode("x", strings.NewReader(text), int64(len(text))); err != nil {

@@ -3,8 +3,8 @@
 // It stands beside package capture, above the walk: a [walk.Walker] takes the
 // schedule's actions and calls the [Launcher] for each sub-graph.
 //
-// The package keeps one rule: a launch is one submitting call an operator and
-// nothing else; it never waits, joins or allocates.
+// The package keeps one rule: a launch is its operators' submitting calls, in
+// order, and nothing else; it never waits, joins or allocates.
 package eager
 
 import (
@@ -19,7 +19,7 @@ import (
 type Launcher struct {
 	Table   *walk.Table
 	Control workloads.Control
-	// Dispatch is host time burnt before each submission, to stand in for a
+	// Dispatch is host time burnt before each operator, to stand in for a
 	// framework's dispatcher (--dispatch-ns). It is busy waiting, on the host's
 	// monotonic clock, and counts as submitting.
 	Dispatch time.Duration
@@ -38,8 +38,8 @@ func (l *Launcher) Launch(id workloads.SubGraph, v workloads.Variant, c *walk.Co
 		if err := op.Submit(v); err != nil {
 			return err
 		}
-		c.Host++
 	}
+	c.Host += int64(e.Calls)
 	c.Copy += int64(e.Copies)
 	return nil
 }

@@ -110,6 +110,10 @@ type Executed [workloads.NumVariants][workloads.NumSubGraphs]int64
 // Op is a prepared operator of one rank.
 type Op interface {
 	Bound() *workloads.Bound
+	// Calls is the number of submitting calls that Submit makes outside a
+	// capture: of the driver for each launch, and one of a library for what it
+	// launches by itself.
+	Calls() int
 	// Submit queues the operator on its stream, or records it if the stream
 	// is being captured. v is the variant of the step it is submitted for.
 	// It does not allocate and does not wait.

@@ -23,6 +23,8 @@ type Entry struct {
 	Ops []device.Op
 	// Copies is how many of them are transfers.
 	Copies int
+	// Calls is the number of submitting calls they take.
+	Calls int
 }
 
 // Table resolves (variant, sub-graph, control) to prepared operators of one
@@ -96,6 +98,7 @@ func (t *Table) prepareSlot(r device.Rank, id workloads.SubGraph, owner workload
 			if b.Op == workloads.OpCopyIn {
 				pair[c].Copies++
 			}
+			pair[c].Calls += op.Calls()
 		}
 		pair[c].Ops = ops
 		t.bytes += int64(cap(ops)) * int64(unsafe.Sizeof(device.Op(nil)))

@@ -49,6 +49,7 @@ type fakeOp struct {
 }
 
 func (o *fakeOp) Bound() *workloads.Bound          { return o.b }
+func (o *fakeOp) Calls() int                       { return 1 }
 func (o *fakeOp) Submit(v workloads.Variant) error { return o.r.did("submit %s", o.b.Name) }
 
 type fakeEvent struct {

@@ -71,6 +71,9 @@ type op struct {
 
 func (o *op) Bound() *workloads.Bound { return o.b }
 
+// Calls is 1: an operator is queued as a whole.
+func (o *op) Calls() int { return 1 }
+
 // Submit must be called on the rank's thread.
 func (o *op) Submit(v workloads.Variant) error {
 	r := o.rank

@@ -83,11 +83,13 @@ func TestCallsOfAStep(t *testing.T) {
 	} {
 		e, err := s.Executor(key(c.key))
 		must(t, err, s.Restore(), e.Begin(), e.Submit(4), e.Wait())
+		e.Clocks()
 		x.m.Record(true)
 		must(t, e.Submit(1))
 		log := x.m.Log()
 		x.m.Record(false)
 		must(t, e.Wait())
+		e.Clocks()
 		for _, line := range log {
 			call, _, _ := strings.Cut(line, " ")
 			switch call {
@@ -105,6 +107,9 @@ func TestCallsOfAStep(t *testing.T) {
 				}
 			}
 			t.Errorf("%s: a step calls %s", c.key, line)
+		}
+		if got, want := submissions(log), e.Counts().Launches.Host; want == nil || got != *want {
+			t.Errorf("%s: the driver saw %d submitting calls, launches.host is %v", c.key, got, want)
 		}
 		if strings.Contains(fmt.Sprint(log), " = ") {
 			t.Errorf("%s: a call failed", c.key)
@@ -124,6 +129,17 @@ func TestCallsOfAStep(t *testing.T) {
 			t.Errorf("%s: the calls differ from %s (-update writes it):\n%s", c.key, path, got)
 		}
 	}
+}
+
+// submissions counts the calls that make the device run something.
+func submissions(log []string) (n int64) {
+	for _, line := range log {
+		switch call, _, _ := strings.Cut(line, " "); call {
+		case "cuLaunchKernel", "cuMemcpyHtoDAsync_v2", "cuGraphLaunch":
+			n++
+		}
+	}
+	return n
 }
 
 // instead serves some symbols with another function.

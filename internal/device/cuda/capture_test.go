@@ -332,7 +332,10 @@ func TestPollingThread(t *testing.T) {
 				owner = base.open()
 			}
 			var polled device.Event
-			owner.do(func(r device.Rank) { polled = x.event(r, "polled"); must(t, r.Record(workloads.TRANS, polled), r.SyncAll()) })
+			owner.do(func(r device.Rank) {
+				polled = x.event(r, "polled")
+				must(t, r.Record(workloads.TRANS, polled), r.SyncAll())
+			})
 			poll := func() error {
 				result := make(chan error)
 				go func() {

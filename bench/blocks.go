@@ -20,7 +20,8 @@ type Schedule struct {
 	// submitted to a drained device.
 	Single int
 	// Warmup is a fixed number of untimed steps of each configuration before
-	// all blocks; nil is as many as it takes, up to WarmupCap.
+	// all blocks; nil is as many as it takes, up to WarmupCap or, where steps
+	// are short, that many slices of several.
 	Warmup    *int
 	WarmupCap int
 	// Order is the seed of the order of blocks.
@@ -32,7 +33,7 @@ type Schedule struct {
 	// Clock is what is timed with; nil is [System].
 	Clock Clock
 	// Deadline is a reading of Clock after which no block begins; 0 is never.
-	// [LeastBlocks] are timed all the same.
+	// Warm-up and [LeastBlocks] are what they are all the same.
 	Deadline time.Duration
 }
 

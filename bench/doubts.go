@@ -159,11 +159,8 @@ func (d *doubter) capped(c *results.Configuration, _ steps) finding {
 	if n == 0 {
 		return finding{}
 	}
-	advice := "the machine was not at rest: end what else is running"
-	if d.plan.BudgetNs > 0 {
-		advice = "raise --budget, which limits warm-up as well"
-	}
-	return finding{fmt.Sprintf("was still getting faster or slower when warm-up ended after %d steps in %s", most, plural(n, "process", "processes")), advice}
+	return finding{fmt.Sprintf("was still getting faster or slower when warm-up ended after %d steps in %s", most, plural(n, "process", "processes")),
+		"the machine was not at rest: end what else is running"}
 }
 
 // slowFirst looks at the first block of each process against its others.

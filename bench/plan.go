@@ -17,7 +17,8 @@ import (
 type Plan results.Plan
 
 // WarmupCap is the number of warm-up steps after which a configuration is
-// timed even if its steps still show a trend.
+// timed even if its steps still show a trend. Steps below 6.25 ms count
+// together until they take that long.
 const WarmupCap = 64
 
 // CellRequest asks a worker for one cell in all its configurations: one

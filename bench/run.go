@@ -30,6 +30,7 @@ type Run struct {
 	Clock Clock
 
 	begin time.Duration
+	spent time.Duration // on the replicates that the record held
 	watch *watcher
 }
 
@@ -57,6 +58,7 @@ func (r *Run) Do(ctx context.Context) error {
 	}
 	r.begin = r.Clock.Now()
 	r.Record.Plan, r.Record.Status = (*results.Plan)(&r.Plan), results.Incomplete
+	r.countSpent()
 	r.dropFailures()
 	r.watch = newWatcher(r)
 	for i := range r.Plan.Cells {
@@ -75,10 +77,45 @@ func (r *Run) Do(ctx context.Context) error {
 		r.watch.cellDone(i)
 	}
 	r.Record.Status = results.Complete
+	r.doubtBudget()
 	if err := r.store(); err != nil {
 		return err
 	}
 	return r.failures()
+}
+
+// countSpent adds up what went on the replicates that the record holds. The
+// budget is for all of a run, also where it is resumed.
+func (r *Run) countSpent() {
+	r.spent = 0
+	for _, c := range r.Record.Cells {
+		for _, p := range c.Processes {
+			r.spent += time.Duration(p.Ns)
+		}
+	}
+}
+
+// left is what remains of the budget, less than 0 where it was overrun.
+func (r *Run) left() time.Duration {
+	return time.Duration(r.Plan.BudgetNs) - r.spent - (r.Clock.Now() - r.begin)
+}
+
+// budgetSlack is the share of the budget that may be overrun without a word:
+// how long a pair of blocks takes is only guessed from the one before.
+const budgetSlack = 0.05
+
+// doubtBudget says by how much the budget was overrun.
+func (r *Run) doubtBudget() {
+	const code = "budget_overrun"
+	r.Record.Warnings = slices.DeleteFunc(r.Record.Warnings, func(w results.Warning) bool { return w.Code == code })
+	budget := time.Duration(r.Plan.BudgetNs)
+	over := -r.left()
+	if budget == 0 || float64(over) <= budgetSlack*float64(budget) {
+		return
+	}
+	r.Record.Warnings = append(r.Record.Warnings, results.Warning{Code: code, Text: fmt.Sprintf(
+		"the run took %.1f s longer than --budget=%v: processes, verification, warm-up and the first %d blocks of each configuration are never left out; raise it, or take fewer cells or configurations",
+		over.Seconds(), budget, LeastBlocks)})
 }
 
 // dropFailures forgets failed replicates, so that they are tried again.
@@ -191,7 +228,7 @@ func (r *Run) share(i, process int) time.Duration {
 	if r.Plan.BudgetNs == 0 {
 		return 0
 	}
-	left := max(time.Duration(r.Plan.BudgetNs)-(r.Clock.Now()-r.begin), 1)
+	left := max(r.left(), 1)
 	own, all := weight(r.Plan.Cells[i]), 0.0
 	for j, c := range r.Plan.Cells {
 		for p := range r.Plan.Processes {

@@ -310,7 +310,8 @@ func TestBudget(t *testing.T) {
 	}
 	for _, share := range []float64{0.5, 0.01} {
 		p.BudgetNs = int64(share * float64(all))
-		cell := runPlan(t, steady(nil), p).Cells[0]
+		record := runPlan(t, steady(nil), p)
+		cell := record.Cells[0]
 		took := int64(0)
 		for _, q := range cell.Processes {
 			took += q.Ns
@@ -324,6 +325,94 @@ func TestBudget(t *testing.T) {
 		if share > 0.1 && float64(took) > 1.02*float64(p.BudgetNs) {
 			t.Errorf("budget %v was overrun: %v of %v", share, took, p.BudgetNs)
 		}
+		// The least plan may take longer, and the record says by how much;
+		// what it leaves out is never warm-up.
+		want := ""
+		if over := float64(took - p.BudgetNs); over > 0.05*float64(p.BudgetNs) {
+			want = fmt.Sprintf("%.1f s longer than --budget=%v:", over/1e9, time.Duration(p.BudgetNs))
+		}
+		if n := len(record.Warnings); (want == "") != (share == 0.5) || (want == "") != (n == 0) || n == 1 && !strings.Contains(record.Warnings[0].Text, want) {
+			t.Errorf("budget %v: %+v, want %q", share, record.Warnings, want)
+		}
+		for i, x := range cell.Configurations {
+			for j, u := range x.Warmup {
+				if u != whole.Cells[0].Configurations[i].Warmup[j] && j == 0 || u.Steps < warmWindow {
+					t.Errorf("budget %v: %s was warmed up for %+v", share, x.Key, u)
+				}
+			}
+		}
+	}
+}
+
+// The budget is of the whole run: one that is resumed has what is left.
+func TestBudgetGoesOn(t *testing.T) {
+	p := syntheticPlan(3, 20, configurationKey("eager", "event"))
+	p.BudgetNs = int64(20 * time.Second)
+	r := &results.Record{}
+	w := steady(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	run := Run{Plan: p, Record: r, Clock: w.clock, Replicate: w.replicate, Store: func(*results.Record) error { cancel(); return nil }}
+	if err := run.Do(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	first := time.Duration(r.Cells[0].Processes[0].Ns)
+	w.clock.now += time.Hour // nobody was waiting
+	var shares []time.Duration
+	again := Run{Plan: p, Record: r, Clock: w.clock, Replicate: func(ctx context.Context, req CellRequest) (Replicate, error) {
+		shares = append(shares, req.Time)
+		return w.replicate(ctx, req)
+	}}
+	if err := again.Do(t.Context()); err != nil || len(r.Warnings) != 0 {
+		t.Fatal(err, r.Warnings)
+	}
+	if len(shares) != 2 || shares[0] != (20*time.Second-first)/2 {
+		t.Errorf("%v after %v of 20 s", shares, first)
+	}
+}
+
+// Short steps are warmed up for a least time as well, and for longer than the
+// cap's number of steps before they are given up.
+func TestWarmUpOfShortSteps(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		step        func(moment) time.Duration
+		least, most time.Duration
+		capped      bool
+	}{
+		{"steady", func(moment) time.Duration { return 4 * time.Microsecond }, 50 * time.Millisecond, 51 * time.Millisecond, false},
+		// Slower by two millionths of its first time with each step.
+		{"drifting", func(m moment) time.Duration {
+			return 4*time.Microsecond + time.Duration(m.step)*8/1000
+		}, 400 * time.Millisecond, 405 * time.Millisecond, true},
+		{"no time at all", func(moment) time.Duration { return 0 }, 0, 0, false},
+	} {
+		w := &synthetic{clock: &fakeClock{}, step: c.step}
+		s := &syntheticSession{world: w, made: map[results.ConfigurationKey]Executor{}}
+		p := Schedule{Steps: 1, Blocks: 1, WarmupCap: WarmupCap, Clock: w.clock}
+		var began, ended time.Duration
+		got, err := Measure(t.Context(), s, []results.ConfigurationKey{configurationKey("eager", "event")}, p, func(e Event) {
+			if strings.HasPrefix(e.Phase, "warm up") {
+				began = w.clock.now
+			} else if ended == 0 {
+				ended = w.clock.now
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u := got.Configurations[0].Warmup[0]; ended-began < c.least || ended-began > c.most || u.Capped != c.capped || u.Steps < warmWindow {
+			t.Errorf("%s: %v, %+v", c.name, ended-began, u)
+		}
+	}
+}
+
+// A cap below a window does not mean a trend: none was measured.
+func TestCapClaimsNoTrend(t *testing.T) {
+	p := syntheticPlan(3, 4, configurationKey("eager", "event"))
+	p.WarmupCap = 1
+	cell := runPlan(t, steady(nil), p).Cells[0]
+	if u := cell.Configurations[0].Warmup[0]; u.Steps != warmWindow || u.Capped || len(cell.Warnings) > 0 {
+		t.Errorf("%+v, %+v", u, cell.Warnings)
 	}
 }
 

@@ -157,7 +157,7 @@ func (x *Configuration) check() error {
 	}
 	for _, w := range x.Warmup {
 		if err := checkCounts(count{"the process of a warm-up", int64(w.Process), MaxProcesses - 1},
-			count{"the steps of a warm-up", int64(w.Steps), MaxSteps}); err != nil {
+			count{"the steps of a warm-up", int64(w.Steps), noLimit}); err != nil {
 			return err
 		}
 	}

@@ -58,8 +58,9 @@ trend, and blocks of them alternate, in an order drawn from --seed.
 
 The record goes to ` + defaultOut + ` unless --out says otherwise; with --json it
 goes to stdout, and to a file only if --out names one. It is stored after every
-process: --resume goes on from there after an interruption. A cell whose
-process dies is marked failed, the others go on, and the run exits 1.`,
+process: --resume goes on from there after an interruption, with what is left
+of --budget. A cell whose process dies is marked failed, the others go on, and
+the run exits 1.`,
 		Example: `  trbench run --batch=1,4 --mode=eager,graph,step
   trbench run --sync=event,host --processes=8 --out=good.json
   trbench run --dispatch-ns=0,5000,20000 --budget=45s
@@ -89,7 +90,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.steps, "steps", "timed steps of a block (default 4 on the CPU, 50 on a GPU)")
 	f.Var(&o.blocks, "blocks", "blocks of each configuration in a process (default 4 on the CPU, 10 on a GPU, with --quick 2)")
 	f.Var(&o.warmup, "warmup", "steps before the first block, below --steps (default until the steps show no trend, with --quick 1)")
-	f.Var(&o.budget, "budget", "time for the whole run, such as 45s: blocks are left out to keep it, processes and verification never")
+	f.Var(&o.budget, "budget", "time for the whole run, such as 45s: blocks are left out to keep it; processes, verification and warm-up never")
 	f.Var(&o.seed, "seed", "of weights, data and the order of blocks")
 	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
 	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's")

@@ -41,6 +41,12 @@ func (f *family) hostTime() ([]Picture, string) {
 			xTitle:  "host time a step, to a drained device; every batch has its own scale",
 			remarks: []remarkColumn{{title: "host", right: true}, {title: "step", right: true}},
 		}
+		// Only some devices measure it.
+		overhead := slices.ContainsFunc(rows, func(r row) bool { _, ok := figureOf(r.conf, results.LaunchOverheadNs); return ok })
+		if overhead {
+			b.remarks = append(b.remarks, remarkColumn{title: "launch overhead", right: true})
+			p.say("Launch overhead: what a free-running step takes longer than one queued beforehand.")
+		}
 		var iv intervals
 		missing, bad := map[string]int{}, 0
 		byBatch := map[int]*panel{}
@@ -74,6 +80,13 @@ func (f *family) hostTime() ([]Picture, string) {
 				if v, ok := figureOf(r.conf, results.StepTimeNs); ok && drawable(v.value) {
 					x.mark = v.value
 					x.remarks[1] = Duration(v.value)
+				}
+				if overhead {
+					text := "-"
+					if v, ok := figureOf(r.conf, results.LaunchOverheadNs); ok {
+						text = Duration(v.value)
+					}
+					x.remarks = append(x.remarks, text)
 				}
 				batch := r.cell.Key.Batch
 				if byBatch[batch] == nil {

@@ -142,15 +142,20 @@ func shownRatios(c *results.Cell) []*results.Ratio {
 	return out
 }
 
-// ratios is a line a pair of configurations.
+// ratios is a line a pair of configurations. On a CPU a ratio is no speed-up
+// that anybody could have.
 func (s sources) ratios() section {
 	booted := false
+	value, title := "speed-up", "Ratios of step time, base over other: above 1, other is faster"
 	for c := range s.cells {
 		for _, r := range shownRatios(c) {
 			booted = booted || usable(r.Bootstrap) != nil
+			if onCPU(c) {
+				value, title = "ratio", "Ratios of step time, base over other: above 1, other took less; on a CPU they show the method, not the gain"
+			}
 		}
 	}
-	header := []string{"base", "other", "speed-up", "low", "high", "processes"}
+	header := []string{"base", "other", value, "low", "high", "processes"}
 	if booted {
 		header = append(header, "bootstrap low", "high")
 	}
@@ -168,7 +173,7 @@ func (s sources) ratios() section {
 			g.Rows = append(g.Rows, line)
 		}
 	}
-	return section{title: "Ratios of step time, base over other: above 1, other is faster", grid: g,
+	return section{title: title, grid: g,
 		lines: intervalKinds(s, shownRatios)}
 }
 

@@ -145,22 +145,27 @@ func (s sources) cells(yield func(*results.Cell, *source) bool) {
 	}
 }
 
-// timed are the metrics of the terminal table; the long forms have all.
-func timed() []struct{ name, header string } {
-	return []struct{ name, header string }{
+// timed are the metrics of the terminal table; the long forms have all. What
+// only some devices can measure has a column where some configuration has it.
+func (s sources) timed() []struct{ name, header string } {
+	out := []struct{ name, header string }{
 		{results.StepTimeNs, "step"}, {results.SubmitTimeNs, "submit"},
 		{results.SyncWaitNs, "sync wait"}, {results.HostTimeNs, "host"},
 	}
+	if slices.ContainsFunc(s.rows(), func(r row) bool { return r.conf.Metric(results.LaunchOverheadNs) != nil }) {
+		out = append(out, struct{ name, header string }{results.LaunchOverheadNs, "launch overhead"})
+	}
+	return out
 }
 
 // figures is one line a configuration. Columns appear when a record has what
 // they show, so that a small run stays a small table.
 func (s sources) figures() Grid {
 	cols, opts := s.cellColumns(), s.confOptions()
-	rows := s.rows()
+	rows, timed := s.rows(), s.timed()
 	withInterval := map[string]bool{}
 	for _, r := range rows {
-		for _, m := range timed() {
+		for _, m := range timed {
 			f, ok := figureOf(r.conf, m.name)
 			withInterval[m.name] = withInterval[m.name] || ok && f.interval != nil
 		}
@@ -180,7 +185,7 @@ func (s sources) figures() Grid {
 		g.Header = append(g.Header, o.name)
 	}
 	g.Left = len(g.Header)
-	for _, m := range timed() {
+	for _, m := range timed {
 		if g.Header = append(g.Header, m.header); withInterval[m.name] {
 			g.Header = append(g.Header, "+-")
 		}
@@ -207,7 +212,7 @@ func (s sources) figures() Grid {
 				line = append(line, o.text(conf.Key))
 			}
 		}
-		for _, m := range timed() {
+		for _, m := range timed {
 			f, ok := figureOf(conf, m.name)
 			text := "-"
 			if ok {
@@ -270,7 +275,7 @@ func count(n *int64) string {
 func (s sources) intervalLine() []string {
 	var kinds []string
 	for _, r := range s.rows() {
-		for _, m := range timed() {
+		for _, m := range s.timed() {
 			f, ok := figureOf(r.conf, m.name)
 			if !ok || f.interval == nil {
 				continue
@@ -407,21 +412,89 @@ func (s sources) failures() []string {
 	return lines
 }
 
+// lasting are doubts about what a machine is rather than about what happened
+// in the run: they say the same of each run, so they come last.
+var lasting = []string{"virtual_machine", "boost"}
+
+// warnings is a line a kind of doubt: of the run as a whole, then of cells,
+// with the cells it is about. The first text stands for others of its kind;
+// the record has all.
 func (s sources) warnings() []string {
-	var lines []string
+	var run, cells, last folded
 	for _, src := range s.list {
+		at := ""
+		if len(s.list) > 1 {
+			at = src.name
+		}
 		for _, w := range src.record.Warnings {
-			at := ""
-			if len(s.list) > 1 {
-				at = " (" + src.name + ")"
+			if slices.Contains(lasting, w.Code) {
+				last.add(w, at, "")
+			} else {
+				run.add(w, at, "")
 			}
-			lines = append(lines, fmt.Sprintf("Warning%s: %s [%s]", at, plain(w.Text), plain(w.Code)))
 		}
 	}
 	for c, src := range s.cells {
-		for _, w := range c.Warnings {
-			lines = append(lines, fmt.Sprintf("Warning (%s): %s [%s]", s.place(src, c), plain(w.Text), plain(w.Code)))
+		// A cell's place but for its batch, which most runs vary.
+		at := fmt.Sprintf("%s batch\x00 gpus %d", plain(c.Key.Workload), c.Key.GPUs)
+		if len(s.list) > 1 {
+			at = src.name + ": " + at
 		}
+		for _, w := range c.Warnings {
+			cells.add(w, at, strconv.Itoa(c.Key.Batch))
+		}
+	}
+	return slices.Concat(run.lines(), cells.lines(), last.lines())
+}
+
+// folded gathers doubts by their kind.
+type folded struct{ kinds []*doubtKind }
+
+type doubtKind struct {
+	code  string
+	texts []string
+	at    []string            // records, or cells with a NUL for their batch
+	batch map[string][]string // by element of at
+}
+
+func (f *folded) add(w results.Warning, at, batch string) {
+	i := slices.IndexFunc(f.kinds, func(k *doubtKind) bool { return k.code == w.Code })
+	if i < 0 {
+		i = len(f.kinds)
+		f.kinds = append(f.kinds, &doubtKind{code: w.Code, batch: map[string][]string{}})
+	}
+	k := f.kinds[i]
+	if text := plain(w.Text); !slices.Contains(k.texts, text) {
+		k.texts = append(k.texts, text)
+	}
+	if !slices.Contains(k.at, at) && at != "" {
+		k.at = append(k.at, at)
+	}
+	if batch != "" && !slices.Contains(k.batch[at], batch) {
+		k.batch[at] = append(k.batch[at], batch)
+	}
+}
+
+func (f *folded) lines() []string {
+	var lines []string
+	for _, k := range f.kinds {
+		var at []string
+		for _, a := range k.at {
+			before, after, _ := strings.Cut(a, "\x00")
+			if b := k.batch[a]; len(b) > 0 {
+				before += " " + strings.Join(b, ", ")
+			}
+			at = append(at, before+after)
+		}
+		line := "Warning"
+		if len(at) > 0 {
+			line += " (" + strings.Join(at, "; ") + ")"
+		}
+		line += ": " + k.texts[0]
+		if n := len(k.texts) - 1; n > 0 {
+			line += fmt.Sprintf(" (and %d more like it in the record)", n)
+		}
+		lines = append(lines, fmt.Sprintf("%s [%s]", line, plain(k.code)))
 	}
 	return lines
 }

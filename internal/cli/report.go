@@ -24,7 +24,9 @@ func newReportCmd(env *Env) *cobra.Command {
 		Use:   "report RECORD...",
 		Short: "make tables and plots from records",
 		Long: `report makes tables and plots from records alone; nothing is run. Several
-records become one report, with a column for what differs between them.
+records become one report, with a column for what differs between them: two
+revisions side by side, or a sweep whose batches were recorded in several files.
+They must have a workload in common.
 
 Without --out a table goes to stdout, or the one text format that --format
 names. With --out each format becomes a file in that folder: report.txt,
@@ -77,25 +79,31 @@ func (o *reportOptions) run(files []string) error {
 	return out.err
 }
 
-// comparable refuses records that have nothing to do with each other: every
-// one must share a cell with the first.
+// comparable refuses records that cannot stand in one table: of different
+// workloads. A sweep recorded in several files, batch by batch, can.
 func comparable(records []report.Named) error {
-	first := records[0]
-	have := map[results.CellKey]bool{}
-	for _, c := range first.Record.Cells {
-		have[c.Key] = true
-	}
-	for _, r := range records[1:] {
-		shared := len(r.Record.Cells) == 0
+	have := map[string]bool{}
+	first := ""
+	for _, r := range records {
+		if len(r.Record.Cells) == 0 {
+			continue
+		}
+		shared := first == ""
 		for _, c := range r.Record.Cells {
-			shared = shared || have[c.Key]
+			shared = shared || have[c.Key.Workload]
 		}
 		if !shared {
 			return &bench.InputError{
 				Name:   "record " + r.Name,
-				Reason: fmt.Sprintf("has no cell in common with %s, so there is nothing to set side by side", first.Name),
+				Reason: fmt.Sprintf("has no workload in common with %s, so there is nothing to set side by side", first),
 				Hint:   "make a report of each",
 			}
+		}
+		if first == "" {
+			first = r.Name
+		}
+		for _, c := range r.Record.Cells {
+			have[c.Key.Workload] = true
 		}
 	}
 	return nil

@@ -76,8 +76,11 @@ func factsOf(r *results.Record) []fact {
 	if len(revision) > 12 {
 		revision = revision[:12]
 	}
-	if r.Program.Dirty {
+	if r.Program.Dirty != nil && *r.Program.Dirty {
 		revision += "+dirty"
+	}
+	if r.Program.RevisionFrom == results.FromCheckout {
+		revision += "+checkout"
 	}
 	facts := []fact{{"revision", revision}, {"version", r.Program.Version}}
 	fields := slices.Clone(r.Environment.Fields)

@@ -2,6 +2,7 @@ package results
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -49,9 +50,31 @@ type Record struct {
 // Program identifies the build that made a record.
 type Program struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // empty if the build carries none
-	Dirty    bool   `json:"dirty"`
-	Go       string `json:"go"`
+	Revision string `json:"revision"` // empty if unknown
+	// RevisionFrom says whence Revision is known: build, or checkout, which go
+	// run and the like leave as the only trace: what was built may differ from
+	// it. Empty in records before 1.1, where it is the build's.
+	RevisionFrom string `json:"revision_from"`
+	// Dirty says that files differed from the revision; null is unknown.
+	Dirty *bool  `json:"dirty"`
+	Go    string `json:"go"`
+}
+
+// Where a revision is known from.
+const (
+	FromBuild    = "build"
+	FromCheckout = "checkout"
+)
+
+// Equal says whether both are the same build, as far as is known.
+func (p Program) Equal(o Program) bool {
+	dirty := func(d *bool) string {
+		if d == nil {
+			return "unknown"
+		}
+		return strconv.FormatBool(*d)
+	}
+	return p.Version == o.Version && p.Revision == o.Revision && p.RevisionFrom == o.RevisionFrom && dirty(p.Dirty) == dirty(o.Dirty) && p.Go == o.Go
 }
 
 // Host is the machine around the device.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 
@@ -31,20 +33,42 @@ func newVersionCmd(env *Env) *cobra.Command {
 	return cmd
 }
 
-// program reads what the linker left in the binary.
+// program reads what the linker left in the binary. go run leaves no
+// revision; a checkout around the working folder or the binary says at least
+// what was checked out.
 func program() results.Program {
+	info, _ := debug.ReadBuildInfo()
+	return programOf(info, func() string {
+		if dir, err := os.Getwd(); err == nil {
+			if r := checkoutRevision(dir); r != "" {
+				return r
+			}
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return ""
+		}
+		return checkoutRevision(filepath.Dir(self))
+	})
+}
+
+func programOf(info *debug.BuildInfo, checkout func() string) results.Program {
 	p := results.Program{Version: "unknown", Go: runtime.Version()}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return p
+	if info != nil {
+		p.Version = info.Main.Version
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				p.Revision, p.RevisionFrom = s.Value, results.FromBuild
+			case "vcs.modified":
+				p.Dirty = new(s.Value == "true")
+			}
+		}
 	}
-	p.Version = info.Main.Version
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			p.Revision = s.Value
-		case "vcs.modified":
-			p.Dirty = s.Value == "true"
+	if p.Revision == "" {
+		p.Dirty = nil
+		if p.Revision = checkout(); p.Revision != "" {
+			p.RevisionFrom = results.FromCheckout
 		}
 	}
 	return p
@@ -55,7 +79,10 @@ func describe(p results.Program) string {
 	if p.Revision != "" {
 		text += " revision " + p.Revision
 	}
-	if p.Dirty {
+	if p.RevisionFrom == results.FromCheckout {
+		text += " (from the checkout)"
+	}
+	if p.Dirty != nil && *p.Dirty {
 		text += " with local changes"
 	}
 	return fmt.Sprintf("%s, built with %s for %s/%s", text, p.Go, runtime.GOOS, runtime.GOARCH)

@@ -69,7 +69,7 @@ func recorded(t testing.TB, file string) Sources {
 	s := Sources{
 		Root:      root,
 		LookupEnv: func(name string) (string, bool) { v, ok := environ[name]; return v, ok },
-		Program:   results.Program{Version: "v1.2.3", Revision: "0123abcd", Dirty: true, Go: "go1.26.1"},
+		Program:   results.Program{Version: "v1.2.3", Revision: "0123abcd", Dirty: new(true), Go: "go1.26.1"},
 		Go: Toolchain{OS: "linux", Arch: "amd64", MaxProcs: 2,
 			Settings: map[string]string{"GOAMD64": "v3", "CGO_ENABLED": "0"}},
 	}

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/tech-renaissance/trbench/results"
@@ -71,15 +72,17 @@ func (b *block) subject(s Sources) {
 	}
 	put(ProgramVersion, s.Program.Version, "the build carries no version")
 	const noRevision = "the build carries no revision; build inside a checkout"
-	put(ProgramRevision, s.Program.Revision, noRevision)
-	dirty := ""
-	if s.Program.Revision != "" {
-		dirty = "false"
-		if s.Program.Dirty {
-			dirty = "true"
-		}
+	revision, noDirty := s.Program.Revision, noRevision
+	if s.Program.RevisionFrom == results.FromCheckout {
+		revision += " (from the checkout)"
+		noDirty = "the revision is the checkout's, and nothing compared it with the files"
 	}
-	put(ProgramDirty, dirty, noRevision)
+	put(ProgramRevision, revision, noRevision)
+	dirty := ""
+	if d := s.Program.Dirty; d != nil && s.Program.Revision != "" {
+		dirty = strconv.FormatBool(*d)
+	}
+	put(ProgramDirty, dirty, noDirty)
 	put(GoVersion, s.Program.Go, "the program does not say")
 
 	const noSettings = "the build carries no settings"

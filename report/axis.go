@@ -38,6 +38,46 @@ func logAxis(values []float64, least float64) axis {
 	return axis{lo, hi, true, logTicks(lo, hi)}
 }
 
+// ratioAxis is a log axis for quotients: it shows where 1 lies and, if it
+// reaches visibly to both sides of it, has ticks on both.
+func ratioAxis(values []float64) axis {
+	a := logAxis(append(slices.Clone(values), 1), 1.3)
+	a.ticks = bothSides(a.lo, a.hi, a.ticks)
+	return a
+}
+
+// bothSides adds the roundest number to a side of 1 without a labelled tick, if
+// the side is wide enough to set it apart from the tick at 1.
+func bothSides(lo, hi float64, ticks []plot.Tick) []plot.Tick {
+	gap := math.Pow(hi/lo, 0.06)
+	add := func(from, to float64) {
+		if from > to || slices.ContainsFunc(ticks, func(t plot.Tick) bool { return t.Label != "" && t.Value >= from && t.Value <= to }) {
+			return
+		}
+		v := roundest(from, to)
+		ticks = append(ticks, plot.Tick{Value: v, Label: tickText(v)})
+	}
+	add(lo, 1/gap)
+	add(gap, hi)
+	return ticks
+}
+
+// roundest is the number with the fewest digits in a range above 0, the one
+// next to 1 of several.
+func roundest(from, to float64) float64 {
+	for step := math.Pow(10, math.Floor(math.Log10(to))); step > to*1e-9; step /= 10 {
+		low, high := math.Ceil(from/step-1e-9)*step, math.Floor(to/step+1e-9)*step
+		switch {
+		case low > high*(1+1e-9) || low == 0:
+		case low >= 1:
+			return low
+		default:
+			return high
+		}
+	}
+	return from
+}
+
 // linearAxis begins at 0 and holds all values.
 func linearAxis(values []float64) axis {
 	hi := 0.0
@@ -51,23 +91,47 @@ func linearAxis(values []float64) axis {
 	return axis{0, hi, false, linearTicks(0, hi, 6)}
 }
 
+// leastTicks is how many labels an axis has at the least: a reader of a log
+// axis cannot tell its scale from two.
+const leastTicks = 4
+
+func labelled(ticks []plot.Tick) int {
+	n := 0
+	for _, t := range ticks {
+		if t.Label != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // logTicks labels round numbers: more of them the shorter the range.
 func logTicks(lo, hi float64) []plot.Tick {
-	d0, d1 := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
 	decades := math.Log10(hi) - math.Log10(lo)
 	if decades < 0.5 {
 		return linearTicks(lo, hi, 6)
 	}
-	mantissas := []float64{1, 2, 5}
-	stride := 1
+	kinds := [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 4, 5, 7}}
 	switch {
-	case decades < 1:
-		mantissas = []float64{1, 1.5, 2, 3, 4, 5, 7}
 	case decades > 6:
-		mantissas, stride = []float64{1}, 1+int(decades/8)
-	case decades > 3:
-		mantissas = []float64{1}
+		return decadeTicks(lo, hi, kinds[0], 1+int(decades/8))
+	case decades < 1:
+		kinds = kinds[3:]
+	case decades <= 3:
+		kinds = kinds[2:]
 	}
+	for _, mantissas := range kinds {
+		if ticks := decadeTicks(lo, hi, mantissas, 1); labelled(ticks) >= leastTicks {
+			return ticks
+		}
+	}
+	return linearTicks(lo, hi, 6)
+}
+
+// decadeTicks labels the same digits in each decade, or in each of a stride.
+func decadeTicks(lo, hi float64, mantissas []float64, stride int) []plot.Tick {
+	d0, d1 := int(math.Floor(math.Log10(lo))), int(math.Ceil(math.Log10(hi)))
+	decades := math.Log10(hi) - math.Log10(lo)
 	var out []plot.Tick
 	for d := d0; d <= d1; d++ {
 		for m := 1; m < 10; m++ {
@@ -86,22 +150,32 @@ func logTicks(lo, hi float64) []plot.Tick {
 	return out
 }
 
-// linearTicks are about n round steps.
+// linearTicks are about n round steps, and more if that makes too few ticks.
 func linearTicks(lo, hi float64, n int) []plot.Tick {
 	raw := (hi - lo) / float64(n)
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 5, 10} {
-		if m*step >= raw {
-			step *= m
+	ten := math.Pow(10, math.Floor(math.Log10(raw)))
+	if !finite(ten) || ten <= 0 {
+		return nil
+	}
+	steps := []float64{10, 5, 2, 1, 0.5, 0.2}
+	at := 3
+	for at > 0 && steps[at]*ten < raw {
+		at--
+	}
+	var out []plot.Tick
+	for ; at < len(steps); at++ {
+		if out = stepTicks(lo, hi, steps[at]*ten, 4*n); len(out) >= leastTicks {
 			break
 		}
 	}
-	if !finite(step) || step <= 0 {
-		return nil
-	}
+	return out
+}
+
+// stepTicks are the multiples of a step, at most so many.
+func stepTicks(lo, hi, step float64, most int) []plot.Tick {
 	var out []plot.Tick
 	first := math.Ceil(lo/step - 1e-9)
-	for i := range 4 * n {
+	for i := range most {
 		v := (first + float64(i)) * step
 		if v > hi*(1+1e-12) {
 			break

@@ -3,6 +3,7 @@ package report
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/plot"
@@ -15,6 +16,9 @@ import (
 type part struct {
 	name  string
 	color color.RGBA
+	// open parts come last and may run out of the picture, so that they do
+	// not flatten the others.
+	open bool
 }
 
 func partColors() []color.RGBA {
@@ -45,6 +49,111 @@ func (b bar) total() float64 {
 		sum += s.value
 	}
 	return sum
+}
+
+// closed is how much of the bar must lie inside the picture.
+func (b bars) closed(r bar) float64 {
+	sum := 0.0
+	for _, s := range r.segments {
+		if !b.parts[s.part].open {
+			sum += s.value
+		}
+	}
+	return sum
+}
+
+const (
+	// openReach is how far open parts stretch an axis, in closed ones.
+	openReach = 1.5
+	// markReach is how far marks stretch it, in bars.
+	markReach = 1.5
+	// endReach is how far the ends of intervals stretch it.
+	endReach = 1.5
+)
+
+// reach is where a panel's axis ends. The bars determine it: what is marked or
+// lies far out has a place if that leaves them legible.
+func (b bars) reach(p panel) float64 {
+	var closed, bars float64
+	for _, r := range p.bars {
+		closed, bars = max(closed, b.closed(r)), max(bars, r.total())
+	}
+	if closed > 0 {
+		bars = min(bars, closed*openReach)
+	}
+	reach := bars
+	for _, r := range p.bars {
+		if finite(r.mark) && r.mark <= bars*markReach {
+			reach = max(reach, r.mark)
+		}
+		end := 0.0
+		for _, s := range r.segments {
+			if high := end + s.high; finite(high) && high <= bars*endReach {
+				reach = max(reach, high)
+			}
+			end += s.value
+		}
+	}
+	return linearAxis([]float64{reach}).hi
+}
+
+// whiskers are the intervals of a bar's segments where the segments end.
+func (r bar) whiskers(reach float64) []whisker {
+	var out []whisker
+	end := 0.0
+	for _, s := range r.segments {
+		w, ok := whiskerOf(end+s.low, end+s.high, 0, reach)
+		if end += s.value; ok && s.value > 0 && end <= reach {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// leaves tells whether an interval goes on out of the picture.
+func (b bars) leaves() bool {
+	for _, p := range b.panels {
+		reach := b.reach(p)
+		for _, r := range p.bars {
+			if slices.ContainsFunc(r.whiskers(reach), whisker.leaves) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// broken tells whether a bar is longer than its axis.
+func (b bars) broken() bool {
+	for _, p := range b.panels {
+		reach := b.reach(p)
+		if slices.ContainsFunc(p.bars, func(r bar) bool { return r.total() > reach }) {
+			return true
+		}
+	}
+	return false
+}
+
+// marked tells whether a mark is drawn.
+func (b bars) marked() bool {
+	for _, p := range b.panels {
+		reach := b.reach(p)
+		if slices.ContainsFunc(p.bars, func(r bar) bool { return r.mark <= reach }) {
+			return true
+		}
+	}
+	return false
+}
+
+// unmarked tells whether a mark lies beyond its axis.
+func (b bars) unmarked() bool {
+	for _, p := range b.panels {
+		reach := b.reach(p)
+		if slices.ContainsFunc(p.bars, func(r bar) bool { return finite(r.mark) && r.mark > reach }) {
+			return true
+		}
+	}
+	return false
 }
 
 // panel is bars on one scale.
@@ -117,7 +226,7 @@ func (b bars) legend() (items []legendItem, height vg.Length) {
 	for i, p := range b.parts {
 		put(i, fit(p.name, style, 200))
 	}
-	if b.mark != "" {
+	if b.mark != "" && b.marked() {
 		put(-1, b.mark)
 	}
 	return items, y + legendLine + 4
@@ -135,7 +244,8 @@ func (b bars) draw(c draw.Canvas) {
 		if it.part < 0 {
 			b.drawMark(c, x+6, y, y+10)
 		} else {
-			b.fill(c, it.part, x, x+12, y, y+10, true)
+			b.fill(c, it.part, x, x+12, y, y+10)
+			b.number(c, it.part, x, x+12, y+5)
 		}
 		write(c, smallStyle(), vg.Point{X: x + 16, Y: y}, it.text)
 	}
@@ -192,21 +302,7 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 		b.remark(c, quietStyle(), right, c.Max.Y-h+2, func(i int) string { return b.remarks[i].title })
 	}
 	c.Max.Y -= h
-	var values []float64
-	for _, r := range pn.bars {
-		values = append(values, r.total())
-		if finite(r.mark) {
-			values = append(values, r.mark)
-		}
-		end := 0.0
-		for _, s := range r.segments {
-			if finite(s.high) {
-				values = append(values, end+s.high)
-			}
-			end += s.value
-		}
-	}
-	a := linearAxis(values)
+	a := axis{hi: b.reach(pn)}
 	u := timeUnit(a.hi)
 	a.ticks = linearTicks(0, a.hi/u.by, 6)
 	for i := range a.ticks {
@@ -226,7 +322,7 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 		pitch := dc.Size().Y / vg.Length(len(pn.bars))
 		for i, r := range pn.bars {
 			mid := dc.Max.Y - (vg.Length(i)+0.5)*pitch
-			b.drawBar(dc, r, trX, mid)
+			b.drawBar(dc, r, trX, mid, a.hi)
 			s := smallStyle()
 			s.XAlign, s.YAlign = draw.XRight, draw.YCenter
 			write(dc, s, vg.Point{X: c.Min.X + left - 6, Y: mid}, fit(r.label, s, barLabelMax))
@@ -236,33 +332,53 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 	p.Draw(draw.Crop(c, left, -right, 0, 0))
 }
 
-func (b bars) drawBar(c draw.Canvas, r bar, trX func(float64) vg.Length, mid vg.Length) {
+func (b bars) drawBar(c draw.Canvas, r bar, trX func(float64) vg.Length, mid vg.Length, reach float64) {
 	const half = 5
 	end := 0.0
 	for _, s := range r.segments {
-		if s.value <= 0 {
+		if s.value <= 0 || end >= reach {
 			continue
 		}
-		b.fill(c, s.part, trX(end), trX(end+s.value), mid-half, mid+half, false)
-		end += s.value
-	}
-	end = 0
-	whisker := draw.LineStyle{Color: ink, Width: 0.8}
-	for _, s := range r.segments {
-		if s.value > 0 && finite(s.low) && finite(s.high) {
-			lo, hi := trX(end+max(s.low, 0)), trX(end+s.high)
-			// Within the width of a line it would only look like an edge.
-			if hi-lo > 1.5 {
-				// At the lower edge it leaves the number legible.
-				y := mid - half
-				c.StrokeLine2(whisker, lo, y, hi, y)
-				c.StrokeLine2(whisker, lo, y-2, lo, y+2)
-				c.StrokeLine2(whisker, hi, y-2, hi, y+2)
+		x0, x1 := trX(end), trX(min(end+s.value, reach))
+		if end += s.value; end > reach {
+			// It goes on: the bar ends in a point.
+			tip := max(x0, x1-half)
+			c.FillPolygon(b.parts[s.part].color, []vg.Point{{X: tip, Y: mid - half}, {X: x1, Y: mid}, {X: tip, Y: mid + half}})
+			x1 = tip
+		}
+		b.fill(c, s.part, x0, x1, mid-half, mid+half)
+		// The mark must not hide the number.
+		if finite(r.mark) && r.mark <= reach {
+			if m := trX(r.mark); m > x0 && m-x0 > x1-m {
+				x1 = min(x1, m-1)
+			} else if m < x1 {
+				x0 = max(x0, m+1)
 			}
 		}
-		end += s.value
+		if x1-x0 >= 7 {
+			b.number(c, s.part, x0, x1, mid)
+		}
 	}
-	if finite(r.mark) {
+	style := draw.LineStyle{Color: ink, Width: 0.8}
+	side := vg.Length(1)
+	for _, w := range r.whiskers(reach) {
+		lo, hi := trX(w.low), trX(w.high)
+		// Within the width of a line it would only look like an edge.
+		if hi-lo <= 1.5 && !w.leaves() {
+			continue
+		}
+		// At an edge it leaves the number legible, and at the other one
+		// than the last it leaves that legible.
+		y := mid - side*half
+		side = -side
+		for _, l := range w.strokes(y, lo, hi, 2) {
+			for i, p := range l {
+				l[i] = vg.Point{X: p.Y, Y: p.X}
+			}
+			c.StrokeLines(style, l)
+		}
+	}
+	if finite(r.mark) && r.mark <= reach {
 		b.drawMark(c, trX(r.mark), mid-half-1.5, mid+half+1.5)
 	}
 }
@@ -271,22 +387,27 @@ func (b bars) drawMark(c draw.Canvas, x, lo, hi vg.Length) {
 	c.StrokeLine2(draw.LineStyle{Color: ink, Width: 2}, x, lo, x, hi)
 }
 
-// fill draws a segment with a white edge and, where it fits, its part's number.
-func (b bars) fill(c draw.Canvas, part int, x0, x1, y0, y1 vg.Length, always bool) {
+// fill draws a segment with a white edge.
+func (b bars) fill(c draw.Canvas, part int, x0, x1, y0, y1 vg.Length) {
 	clr := b.parts[part].color
 	c.FillPolygon(clr, []vg.Point{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
 	if x1-x0 > 3 {
 		c.StrokeLine2(draw.LineStyle{Color: ground, Width: 0.7}, x1, y0, x1, y1)
 	}
-	if len(b.parts) < 2 || !always && x1-x0 < 10 {
+}
+
+// number writes a part's number into a segment.
+func (b bars) number(c draw.Canvas, part int, x0, x1, y vg.Length) {
+	if len(b.parts) < 2 {
 		return
 	}
+	clr := b.parts[part].color
 	s := textStyle(7.5, ink)
 	if luminance(clr) < 0.25 {
 		s.Color = ground
 	}
 	s.XAlign, s.YAlign = draw.XCenter, draw.YCenter
-	write(c, s, vg.Point{X: (x0 + x1) / 2, Y: (y0 + y1) / 2}, strconv.Itoa(part+1))
+	write(c, s, vg.Point{X: (x0 + x1) / 2, Y: y}, strconv.Itoa(part+1))
 }
 
 // plotter makes a function a plot.Plotter.

@@ -6,6 +6,16 @@
 // [Write] makes all of it; [Table], [Tables], [Markdown], [CSV], [Gobench] and
 // [Draw] make one part each.
 //
+// [Gobench] is for benchstat, which compares the modes of a written report:
+//
+//	benchstat -col /mode report.bench
+//
+// With 3 processes every delta is ~, as its test needs at least 4 replicates.
+//
+// The total of preparation is prepare_ns wherever it stands, in a plot, in CSV
+// and in Go's benchmark format: the median over processes of each one's sum
+// over phases, which is not the sum of the phases' medians.
+//
 // The package keeps one rule: units are scaled and figures are rounded here
 // and only here; no figure is recomputed that a record carries, and a doubt in
 // the record is printed with the figure.

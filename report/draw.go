@@ -51,7 +51,7 @@ func drawFamilies(kind Kind, fs []*family) (pictures []Picture, absent []string)
 		}
 		for i := range ps {
 			ps[i].Name = strings.Trim(string(kind)+"_"+f.suffix, "_") + ps[i].Name
-			ps[i].Notes = append(slices.Clone(f.notes), ps[i].Notes...)
+			ps[i].Notes = slices.Concat(f.warnings(), f.notes, ps[i].Notes)
 		}
 		pictures = append(pictures, ps...)
 	}
@@ -256,11 +256,30 @@ func (f *family) perGPUs(draw func(cells []*results.Cell, gpus int) (*Picture, s
 	return out, why
 }
 
+// arrows explains the ends of intervals that a picture has no room for.
+const arrows = "Intervals that leave the picture end in arrows."
+
 func (p *Picture) set(l lines) {
+	if l.leaves() {
+		p.Subtitle = append(p.Subtitle, arrows)
+	}
 	p.height, p.body = bodyHeight, l.draw
 }
 
 func (p *Picture) setBars(b bars) {
+	var out []string
+	if b.broken() {
+		out = append(out, "Bars that leave the picture end in a point.")
+	}
+	if b.leaves() {
+		out = append(out, arrows)
+	}
+	if b.unmarked() {
+		out = append(out, fmt.Sprintf("A %s that lies beyond its axis stands beside the bar only.", b.mark))
+	}
+	if len(out) > 0 {
+		p.Subtitle = append(p.Subtitle, strings.Join(out, " "))
+	}
 	p.height, p.body = b.height(), b.draw
 }
 
@@ -401,25 +420,41 @@ func (f *family) speedUp() ([]Picture, string) {
 		dodge(ss)
 		p.undrawn(bad, "speed-up")
 		p.say(iv.sentence("the speed-up"))
-		p.quotients(quotients)
+		p.ratioNote(quotients, points(ss))
 		base := "eager"
 		if len(bases) == 1 {
 			base = labels(append(bases, bases[0]))[bases[0]]
 		}
 		p.set(lines{
 			xTitle: "batch (images a rank and step)", yTitle: "speed-up: step time of " + base + " over that of the line (times), more is better",
-			x: countsX(ss), y: logAxis(append(yValues(ss), 1), 1.3), series: ss, rules: []rule{{1, "as fast as " + base}},
+			x: countsX(ss), y: ratioAxis(yValues(ss)), series: ss, rules: []rule{{1, "as fast as " + base}},
 		})
 		return &p, ""
 	})
 }
 
-func (p *Picture) quotients(n int) {
-	if n == 1 {
-		p.Notes = append(p.Notes, "For 1 point the record stores no ratio: it is the quotient of two medians and has no interval.")
-	} else if n > 1 {
-		p.Notes = append(p.Notes, fmt.Sprintf("For %d points the record stores no ratio: they are quotients of two medians and have no interval.", n))
+// meanNote says why a speed-up differs a little from what a reader finds who
+// divides the step times.
+const meanNote = "geometric mean of the processes' paired ratios, so not exactly the quotient of the step times"
+
+// ratioNote says how the speed-ups of a picture were made.
+func (p *Picture) ratioNote(quotients, points int) {
+	if quotients < points {
+		p.Notes = append(p.Notes, "A speed-up is the "+meanNote+" in the tables.")
 	}
+	if quotients == 1 {
+		p.Notes = append(p.Notes, "For 1 point the record stores no ratio: it is the quotient of two medians and has no interval.")
+	} else if quotients > 1 {
+		p.Notes = append(p.Notes, fmt.Sprintf("For %d points the record stores no ratio: they are quotients of two medians and have no interval.", quotients))
+	}
+}
+
+func points(ss []series) int {
+	n := 0
+	for _, s := range ss {
+		n += len(s.points)
+	}
+	return n
 }
 
 // dispatch shows the speed-up against host time burnt before each eager
@@ -495,7 +530,7 @@ func (f *family) dispatch() ([]Picture, string) {
 		lo := -ax.hi / u.by * 0.02
 		ax = axis{lo, ax.hi / u.by, false, linearTicks(0, ax.hi/u.by, 8)}
 		p.say(iv.sentence("the speed-up"))
-		p.quotients(quotients)
+		p.ratioNote(quotients, points(ss))
 		names := labels(configurations(sliceRows(others)))
 		var list []string
 		for _, k := range others {
@@ -507,7 +542,7 @@ func (f *family) dispatch() ([]Picture, string) {
 		p.set(lines{
 			xTitle: "host time added before each eager launch (" + u.name + ")",
 			yTitle: "speed-up: step time of eager over that of the best captured (times), more is better",
-			x:      func(vg.Length) axis { return ax }, y: logAxis(append(yValues(ss), 1), 1.3), series: ss,
+			x:      func(vg.Length) axis { return ax }, y: ratioAxis(yValues(ss)), series: ss,
 			rules: []rule{{1, "as fast as eager"}},
 		})
 		return &p, ""

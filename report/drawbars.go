@@ -18,12 +18,13 @@ const (
 )
 
 // hostTime shows submitting, waiting and the rest, a panel a batch. Each panel
-// has a scale of its own, since a host that waits for the device waits a
-// hundred times longer at a large batch; configurations compare within it.
+// has a scale of its own, which the host's work determines: the device's time,
+// which is a hundred times longer at a large batch, and waiting for it may
+// leave the picture, and stand beside the bars in words.
 func (f *family) hostTime() ([]Picture, string) {
 	return f.perGPUs(func(cells []*results.Cell, gpus int) (*Picture, string) {
 		p := f.picture("Where does the host's time go in a step?", cells, f.ranksWord(gpus))
-		metrics := []string{results.SubmitTimeNs, results.SyncWaitNs, results.HostTimeNs}
+		metrics := []string{results.SubmitTimeNs, results.HostTimeNs, results.SyncWaitNs}
 		sub := &family{cells: cells}
 		has := func(c *results.Configuration) bool {
 			return slices.ContainsFunc(metrics, func(m string) bool { _, ok := figureOf(c, m); return ok })
@@ -36,10 +37,10 @@ func (f *family) hostTime() ([]Picture, string) {
 		names := labels(drawn)
 		colors := partColors()
 		b := bars{
-			parts:   []part{{"submitting work", colors[0]}, {"waiting in joins", colors[1]}, {"other host work", colors[7]}},
+			parts:   []part{{"submitting work", colors[0], false}, {"other host work", colors[7], false}, {"waiting in joins", colors[1], true}},
 			mark:    "step time",
 			xTitle:  "host time a step, to a drained device; every batch has its own scale",
-			remarks: []remarkColumn{{title: "host", right: true}, {title: "step", right: true}},
+			remarks: []remarkColumn{{title: "host", right: true}, {title: "of it waiting", right: true}, {title: "step", right: true}},
 		}
 		// Only some devices measure it.
 		overhead := slices.ContainsFunc(rows, func(r row) bool { _, ok := figureOf(r.conf, results.LaunchOverheadNs); return ok })
@@ -56,7 +57,7 @@ func (f *family) hostTime() ([]Picture, string) {
 				if r.conf.Key != k {
 					continue
 				}
-				x := bar{label: names[k], mark: nan()}
+				x, waiting := bar{label: names[k], mark: nan()}, "-"
 				for i, m := range metrics {
 					v, ok := figureOf(r.conf, m)
 					switch {
@@ -71,15 +72,18 @@ func (f *family) hostTime() ([]Picture, string) {
 							s.low, s.high = v.interval.Low, v.interval.High
 						}
 						x.segments = append(x.segments, s)
+						if m == results.SyncWaitNs {
+							waiting = Duration(v.value)
+						}
 					}
 				}
 				if len(x.segments) == 0 || !finite(x.total()) {
 					continue
 				}
-				x.remarks = []string{Duration(x.total()), "-"}
+				x.remarks = []string{Duration(x.total()), waiting, "-"}
 				if v, ok := figureOf(r.conf, results.StepTimeNs); ok && drawable(v.value) {
 					x.mark = v.value
-					x.remarks[1] = Duration(v.value)
+					x.remarks[2] = Duration(v.value)
 				}
 				if overhead {
 					text := "-"
@@ -153,26 +157,41 @@ func (f *family) preparation() ([]Picture, string) {
 		}
 		parts, index := phaseParts(phases, total)
 		b := bars{parts: parts, xTitle: "host time, once before the first step",
-			remarks: []remarkColumn{{title: "total", right: true}, {title: "repaid"}}}
+			remarks: []remarkColumn{{title: "total", right: true}, {title: "+-", right: true}, {title: "repaid"}}}
 		var all []bar
+		var iv intervals
+		summed := 0
 		for _, r := range rows {
 			sums := make([]float64, len(parts))
+			members := make([][]results.Phase, len(parts))
 			for _, ph := range r.conf.Prepare {
 				i, ok := index[plain(ph.Phase)]
 				if ph.Ns < 0 || ph.Ns > maxPhaseNs {
 					bad++
 				} else if ok {
 					sums[i] += float64(ph.Ns)
+					members[i] = append(members[i], ph)
 				}
 			}
 			x := bar{label: "batch " + strconv.Itoa(r.cell.Key.Batch) + "  " + names[r.conf.Key], mark: nan()}
 			for i, v := range sums {
-				x.segments = append(x.segments, segment{i, v, nan(), nan()})
+				s := segment{i, v, nan(), nan()}
+				if v > 0 {
+					f := figure{value: v, interval: phaseInterval(members[i])}
+					if iv.add(f); f.interval != nil {
+						s.low, s.high = f.interval.Low, f.interval.High
+					}
+				}
+				x.segments = append(x.segments, s)
 			}
 			if x.total() <= 0 {
 				continue
 			}
-			x.remarks = []string{Duration(x.total()), repaid(r.cell, r.conf)}
+			total, stored := preparationOf(r.conf)
+			if !stored {
+				summed++
+			}
+			x.remarks = []string{Duration(total.value), total.plusMinus(), repaid(r.cell, r.conf)}
 			all = append(all, x)
 		}
 		if len(all) == 0 {
@@ -186,7 +205,16 @@ func (f *family) preparation() ([]Picture, string) {
 			p.Notes = append(p.Notes, fmt.Sprintf("Times below 0, or beyond any scale, are not drawn: %d.", bad))
 		}
 		b.panels = []panel{{bars: kept}}
-		p.say("Repaid: preparation beyond eager's own, over the time that a captured step saves.")
+		p.say(iv.sentence("each phase, where wide enough to see"))
+		switch summed {
+		case 0:
+			p.say("Total: median of the processes' sums (prepare_ns, as in CSV and benchstat), so not exactly the sum of the phases' medians drawn.")
+		case len(all):
+			p.say("Total: sum of the phases' medians; the record has no prepare_ns.")
+		default:
+			p.say("Total: median of the processes' sums (prepare_ns, as in CSV and benchstat) where the record has it, else the sum of the phases' medians.")
+		}
+		p.Notes = append(p.Notes, "Repaid: preparation beyond eager's own, over the time that a captured step saves; its range is from the speed-up's interval alone.")
 		p.setBars(b)
 		return &p, ""
 	})
@@ -210,14 +238,14 @@ func phaseParts(phases []string, total map[string]float64) ([]part, map[string]i
 	for _, p := range phases {
 		if !small[p] {
 			index[p] = len(parts)
-			parts = append(parts, part{phaseName(p), colors[len(parts)]})
+			parts = append(parts, part{name: phaseName(p), color: colors[len(parts)]})
 		}
 	}
 	if len(small) > 0 {
 		for p := range small {
 			index[p] = len(parts)
 		}
-		parts = append(parts, part{fmt.Sprintf("%d smaller phases", len(small)), colors[len(parts)]})
+		parts = append(parts, part{name: fmt.Sprintf("%d smaller phases", len(small)), color: colors[len(parts)]})
 	}
 	return parts, index
 }
@@ -233,43 +261,104 @@ func phaseName(p string) string {
 	return string(out)
 }
 
+// phaseInterval is the range over processes of phases that one segment shows;
+// nil if not all say what they took in each process.
+func phaseInterval(phases []results.Phase) *results.Interval {
+	n := 0
+	for i, ph := range phases {
+		if i == 0 {
+			n = len(ph.Processes)
+		}
+		if len(ph.Processes) != n {
+			return nil
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	// The whole range is what order statistics give at few processes.
+	out := &results.Interval{Low: math.Inf(1), High: math.Inf(-1), Coverage: 1 - math.Pow(2, 1-float64(n)), Method: "order"}
+	for p := range n {
+		sum := 0.0
+		for _, ph := range phases {
+			sum += float64(ph.Processes[p])
+		}
+		out.Low, out.High = min(out.Low, sum), max(out.High, sum)
+	}
+	return out
+}
+
+// preparationOf is what a configuration prepared in all: the record's figure,
+// which is the median of the processes' sums, or else the sum of its phases'
+// medians.
+func preparationOf(c *results.Configuration) (f figure, stored bool) {
+	if f, ok := figureOf(c, results.PrepareNs); ok && f.value >= 0 && f.value <= maxPhaseNs {
+		return f, true
+	}
+	for _, ph := range c.Prepare {
+		if ph.Ns > 0 && ph.Ns <= maxPhaseNs {
+			f.value += float64(ph.Ns)
+		}
+	}
+	return f, false
+}
+
 // repaid says after how many steps preparation has paid: what it costs beyond
-// what eager prepares too, over what a step saves. A gain that is not there,
-// or that the interval of the ratio does not tell from none, repays nothing.
+// what eager prepares too, over what a step saves, with the range that the
+// speed-up's interval leaves. A gain that the interval does not tell from none
+// may never repay it.
 func repaid(c *results.Cell, x *results.Configuration) string {
 	base := eagerBase(c, x.Key.Control)
 	if base == nil {
 		return "no eager run to compare with"
 	}
 	b, okBase := figureOf(base, results.StepTimeNs)
-	v, okOwn := figureOf(x, results.StepTimeNs)
-	if !okBase || !okOwn || !drawable(b.value) || !drawable(v.value) {
+	ratio, _, ok := stepRatio(c, base, x)
+	if !okBase || !drawable(b.value) || !ok {
 		return "step times unknown"
 	}
-	if b.value <= v.value {
+	own, _ := preparationOf(x)
+	others, _ := preparationOf(base)
+	cost := own.value - others.value
+	// after is how many steps repay it at a speed-up.
+	after := func(ratio float64) float64 {
+		if ratio <= 1 {
+			return math.Inf(1)
+		}
+		return math.Ceil(cost / (b.value * (1 - 1/ratio)))
+	}
+	best, worst := ratio.value, ratio.value
+	if i := ratio.interval; i != nil {
+		best, worst = max(best, i.High), min(worst, i.Low)
+	}
+	switch {
+	case best <= 1:
 		return "never: no faster than eager"
-	}
-	if r, stored, ok := stepRatio(c, base, x); ok && stored && r.interval != nil && r.interval.Low <= 1 {
-		return "unclear: the gain may be none"
-	}
-	cost := 0.0
-	for _, ph := range x.Prepare {
-		cost += math.Max(0, float64(ph.Ns))
-	}
-	for _, ph := range base.Prepare {
-		cost -= math.Max(0, float64(ph.Ns))
-	}
-	if cost <= 0 {
+	case cost <= 0 && worst > 1:
 		return "at once"
+	case cost <= 0:
+		return "unclear: at once, or never"
+	case worst <= 1:
+		return fmt.Sprintf("unclear: %s at best, or never", stepCount(after(best)))
+	case ratio.interval == nil:
+		return "after " + stepCount(after(ratio.value))
 	}
-	n := math.Ceil(cost / (b.value - v.value))
+	return fmt.Sprintf("after %s (%s..%s)", stepCount(after(ratio.value)), steps(after(best)), steps(after(worst)))
+}
+
+// steps shows a number of steps; beyond a billion nobody waits for it.
+func steps(n float64) string {
 	if n >= 1e9 {
-		return "after more than 1e9 steps"
+		return ">1e9"
 	}
+	return rounded(n)
+}
+
+func stepCount(n float64) string {
 	if n == 1 {
-		return "after 1 step"
+		return "1 step"
 	}
-	return fmt.Sprintf("after %s steps", rounded(n))
+	return steps(n) + " steps"
 }
 
 // rounded shows a count with at most three digits that say something.

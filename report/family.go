@@ -20,6 +20,7 @@ type family struct {
 	// suffix tells its files from other families' files.
 	suffix string
 	notes  []string
+	warned []string // the codes of all warnings, each once
 }
 
 // families groups all cells. Cells whose modes were not equal are left out
@@ -58,13 +59,13 @@ func (s sources) families() (out []*family, absent []string) {
 			f.notes = append(f.notes, fmt.Sprintf("Batch %d on %s failed; drawn is what its finished processes measured.", cell.Key.Batch, f.ranksWord(cell.Key.GPUs)))
 		}
 		for _, w := range cell.Warnings {
-			f.notes = append(f.notes, fmt.Sprintf("Warning, batch %d on %s: %s [%s]", cell.Key.Batch, f.ranksWord(cell.Key.GPUs), plain(w.Text), plain(w.Code)))
+			f.warn(w)
 		}
 		f.cells = append(f.cells, cell)
 		if !slices.Contains(f.srcs, src) {
 			f.srcs = append(f.srcs, src)
 			for _, w := range src.record.Warnings {
-				f.notes = append(f.notes, fmt.Sprintf("Warning: %s [%s]", plain(w.Text), plain(w.Code)))
+				f.warn(w)
 			}
 		}
 	}
@@ -96,6 +97,42 @@ func (s sources) families() (out []*family, absent []string) {
 	}
 	nameFamilies(out)
 	return out, absent
+}
+
+func (f *family) warn(w results.Warning) {
+	code := plain(w.Code)
+	if code == "" {
+		code = "unnamed"
+	}
+	if !slices.Contains(f.warned, code) {
+		f.warned = append(f.warned, code)
+	}
+}
+
+// maxWarned is how many lines below a picture name the kinds of warnings.
+const maxWarned = 2
+
+// warnings names the kinds of warnings; the tables have their texts.
+func (f *family) warnings() []string {
+	n := len(f.warned)
+	if n == 0 {
+		return nil
+	}
+	text := func(kept int) string {
+		s := fmt.Sprintf("%d warnings: %s", n, strings.Join(f.warned[:kept], ", "))
+		if n == 1 {
+			s = "1 warning: " + f.warned[0]
+		}
+		if kept < n {
+			s += ", ..."
+		}
+		return s + "; see the table."
+	}
+	kept := n
+	for kept > 1 && len(wrap(text(kept), noteStyle(), pictureWidth-2*margin)) > maxWarned {
+		kept--
+	}
+	return []string{text(kept)}
 }
 
 // repeats tells whether a cell holds a configuration that the family has at

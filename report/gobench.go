@@ -20,13 +20,33 @@ import (
 //
 // The second line also pairs mode step, whose joins lie inside its graph. What
 // differs between machines stands in configuration lines, and benchstat keeps
-// such results in tables of their own.
+// such results in tables of their own. With 3 processes every delta is ~, that
+// is, not significant: benchstat's test needs at least 4 on either side.
 //
 // The format: https://go.dev/design/14313-benchmark-format.
 func Gobench(w io.Writer, records []Named) error { return gather(records).gobench(w) }
 
+// benchstatCommands compare the modes of a written report.bench.
+var benchstatCommands = []string{
+	"benchstat -col /mode report.bench",
+	"benchstat -col /mode -ignore /sync -filter '/sync:(event OR inside)' report.bench",
+}
+
+// What a reader of the format must know to use it.
+const (
+	benchstatInstall = "go install golang.org/x/perf/cmd/benchstat@latest"
+	benchstatStep    = "The last command also pairs mode step, whose joins lie inside its graph."
+	benchstatFew     = "With 3 processes every delta is ~ (not significant): benchstat's test needs at least 4. Run with --processes=8."
+)
+
 func (s sources) gobench(w io.Writer) error {
 	b := bufio.NewWriter(w)
+	for _, l := range benchstatCommands {
+		fmt.Fprintln(b, "# "+l)
+	}
+	for _, l := range []string{benchstatStep, benchstatFew} {
+		fmt.Fprintln(b, "# "+l)
+	}
 	for _, l := range s.unitLines() {
 		fmt.Fprintln(b, l)
 	}

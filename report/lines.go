@@ -63,7 +63,6 @@ type series struct {
 
 func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 	trX, trY := p.Transforms(&c)
-	// A value that an interval's end may lie outside the axis is cut there.
 	y := func(v float64) vg.Length { return trY(min(max(v, p.Y.Min), p.Y.Max)) }
 	var line []vg.Point
 	for _, q := range s.points {
@@ -79,16 +78,13 @@ func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 	if s.bare {
 		return
 	}
-	whisker := draw.LineStyle{Color: s.look.color, Width: 1}
+	style := draw.LineStyle{Color: s.look.color, Width: 1}
 	for i, q := range s.points {
-		if !finite(q.low) || !finite(q.high) {
-			continue
+		if w, ok := whiskerOf(q.low, q.high, p.Y.Min, p.Y.Max); ok {
+			for _, l := range w.strokes(line[i].X, y(w.low), y(w.high), 5) {
+				c.StrokeLines(style, l)
+			}
 		}
-		const half = 5
-		x, lo, hi := line[i].X, y(q.low), y(q.high)
-		c.StrokeLine2(whisker, x, lo, x, hi)
-		c.StrokeLine2(whisker, x-half, lo, x+half, lo)
-		c.StrokeLine2(whisker, x-half, hi, x+half, hi)
 	}
 	for _, at := range line {
 		if body := bodyOf(s.look.glyph); body != nil {
@@ -96,6 +92,63 @@ func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.look.color, Radius: 2.6, Shape: s.look.glyph}, at)
 	}
+}
+
+// whisker is an interval as it is drawn: within an axis.
+type whisker struct {
+	low, high     float64
+	atLow, atHigh whiskerEnd
+}
+
+// whiskerEnd is how an end is drawn. One that lies beyond the axis gets an
+// arrow, as a cap would be read as the end.
+type whiskerEnd int
+
+const (
+	capped  whiskerEnd = iota
+	arrowed            // it goes on out of the picture
+	missing            // it lies out of the picture on the other end's side
+)
+
+// whiskerOf cuts an interval to an axis; false if there is no interval.
+func whiskerOf(low, high, lo, hi float64) (whisker, bool) {
+	if !finite(low) || !finite(high) {
+		return whisker{}, false
+	}
+	w := whisker{low: min(max(low, lo), hi), high: min(max(high, lo), hi)}
+	if low < lo {
+		w.atLow = arrowed
+	}
+	if high > hi {
+		w.atHigh = arrowed
+	}
+	switch {
+	case high < lo:
+		w.atHigh = missing
+	case low > hi:
+		w.atLow = missing
+	}
+	return w, true
+}
+
+// leaves tells whether the interval goes on out of the picture.
+func (w whisker) leaves() bool { return w.atLow == arrowed || w.atHigh == arrowed }
+
+// strokes are the lines of a whisker that stands at x from lo to hi: a stem,
+// and at each end a cap or an arrow.
+func (w whisker) strokes(x, lo, hi, half vg.Length) [][]vg.Point {
+	out := [][]vg.Point{{{X: x, Y: lo}, {X: x, Y: hi}}}
+	end := func(e whiskerEnd, y, back vg.Length) {
+		switch e {
+		case capped:
+			out = append(out, []vg.Point{{X: x - half, Y: y}, {X: x + half, Y: y}})
+		case arrowed:
+			out = append(out, []vg.Point{{X: x - half*0.8, Y: y + back}, {X: x, Y: y}, {X: x + half*0.8, Y: y + back}})
+		}
+	}
+	end(w.atLow, lo, half*1.2)
+	end(w.atHigh, hi, -half*1.2)
+	return out
 }
 
 // bodyOf is what an open glyph is filled with, so that no line runs through it.
@@ -133,6 +186,18 @@ type lines struct {
 	y              axis
 	series         []series
 	rules          []rule
+}
+
+// leaves tells whether an interval goes on out of the picture.
+func (l lines) leaves() bool {
+	for _, s := range l.series {
+		for _, q := range s.points {
+			if w, ok := whiskerOf(q.low, q.high, l.y.lo, l.y.hi); ok && !s.bare && w.leaves() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 const (

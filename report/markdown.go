@@ -32,6 +32,9 @@ func (s sources) markdown(w io.Writer, pictures []Picture, absent []string) erro
 			fmt.Fprintf(&b, "%s  \n", markdownText(line))
 		}
 	}
+	fmt.Fprintf(&b, "\n## benchstat\n\nreport.bench holds every process's figures in Go's benchmark format. To compare the modes:\n\n")
+	fmt.Fprintf(&b, "```sh\n%s\n%s\n```\n\n", benchstatInstall, strings.Join(benchstatCommands, "\n"))
+	fmt.Fprintf(&b, "%s\n%s\n", markdownText(benchstatStep), markdownText(benchstatFew))
 	if len(pictures)+len(absent) > 0 {
 		b.WriteString("\n## Plots\n")
 	}

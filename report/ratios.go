@@ -100,7 +100,7 @@ func (s sources) headlines() section {
 		}
 		g.Rows = append(g.Rows, append(line, strings.Join(remarks, "; ")))
 	}
-	return section{title: "Headline: step time of eager over the best captured configuration", grid: g, lines: intervalKinds(s, func(c *results.Cell) []*results.Ratio {
+	return section{title: "Headline: step time of eager over the best captured configuration", grid: g, lines: ratioLines(s, func(c *results.Cell) []*results.Ratio {
 		if c.Headline.Ratio == nil || onCPU(c) {
 			return nil
 		}
@@ -174,7 +174,7 @@ func (s sources) ratios() section {
 		}
 	}
 	return section{title: title, grid: g,
-		lines: intervalKinds(s, shownRatios)}
+		lines: ratioLines(s, shownRatios)}
 }
 
 // intervalKinds says how the intervals of some ratios were made.
@@ -201,3 +201,19 @@ func intervalKinds(s sources, of func(*results.Cell) []*results.Ratio) []string 
 	}
 	return []string{line + "."}
 }
+
+// ratioLines are what is to be read with ratios: how they were made, and how
+// their intervals were.
+func ratioLines(s sources, of func(*results.Cell) []*results.Ratio) []string {
+	var lines []string
+	for c := range s.cells {
+		if len(of(c)) > 0 {
+			lines = []string{upper(meanNote) + " above."}
+			break
+		}
+	}
+	return append(lines, intervalKinds(s, of)...)
+}
+
+// upper begins a sentence.
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

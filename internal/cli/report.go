@@ -31,7 +31,13 @@ They must have a workload in common.
 Without --out a table goes to stdout, or the one text format that --format
 names. With --out each format becomes a file in that folder: report.txt,
 report.md, report.csv, report.bench (Go's benchmark format, for benchstat) and
-plots as PNG and SVG.`,
+plots as PNG and SVG.
+
+benchstat compares the modes with
+
+  benchstat -col /mode report.bench
+
+With 3 processes every delta is ~, as its test needs at least 4 on either side.`,
 		Example: `  trbench report base.json head.json
   trbench report base.json --format=gobench
   trbench report base.json head.json --out=page --format=markdown,plots`,

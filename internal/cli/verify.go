@@ -44,7 +44,7 @@ check to report it. It exits 4 if anything is wrong.`,
 	f := cmd.Flags()
 	o.cells.addPlace(f)
 	f.Lookup("gpus").Usage = "ranks (default 2 on the CPU, else 1)"
-	f.Lookup("resolution").Usage = "image sides BEGIN,FINAL in pixels (default half the model's own for FINAL and one size less for BEGIN)"
+	f.Lookup("resolution").Usage = "image sides BEGIN,FINAL in pixels (default for FINAL half the model's own, rounded down to a size it takes, and for BEGIN the size below)"
 	f.Lookup("last-batch").Usage = "images TRAIN,VAL in an epoch's last batch (default one less than --batch, and half of it)"
 	o.ways.add(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")

@@ -139,7 +139,7 @@ func (e entry) cell(c results.CellKey) (results.CellKey, error) {
 		return c, &bench.InputError{Name: "--workload", Reason: err.Error()}
 	}
 	if c.Resolution.Final == 0 {
-		c.Resolution.Final = max(m.Resolution/2, m.Multiple)
+		c.Resolution.Final = max(m.Resolution/2/m.Multiple, 1) * m.Multiple
 	}
 	if c.Resolution.Begin == 0 {
 		c.Resolution.Begin = max(c.Resolution.Final-m.Multiple, m.Multiple)

@@ -47,6 +47,27 @@ func run(t *testing.T, ranks int, keys []results.ConfigurationKey, f verify.Faul
 	}, f)
 }
 
+// Every model has a matrix of its own, with partial last batches and two
+// resolutions, at any batch.
+func TestCells(t *testing.T) {
+	for _, m := range append(workloads.Models(), "golden-tiny") {
+		for _, batch := range []int{0, 1, 2, 7} {
+			cells, err := verify.Cells(results.CellKey{Workload: m, Batch: batch, GPUs: 2, Device: "cpu"})
+			if err != nil || len(cells) != 4 {
+				t.Fatalf("%s batch %d: %v, %v", m, batch, cells, err)
+			}
+			for _, c := range cells {
+				if _, err := workloads.New(bench.Spec(c), workloads.Target{Lowering: workloads.Fused}); err != nil {
+					t.Errorf("%s batch %d: %v", m, batch, err)
+				}
+				if c.Resolution.Begin >= c.Resolution.Final || batch > 1 && (c.LastBatch.Train >= batch || c.LastBatch.Val >= batch) {
+					t.Errorf("%s batch %d: %+v %+v", m, batch, c.Resolution, c.LastBatch)
+				}
+			}
+		}
+	}
+}
+
 func TestMatrixPasses(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3} {
 		r, err := run(t, ranks, configurations(), verify.Faults{})

@@ -10,7 +10,8 @@
 //
 //	benchstat -col /mode report.bench
 //
-// With 3 processes every delta is ~, as its test needs at least 4 replicates.
+// With 3 processes every delta of a measured figure is ~, as its test needs
+// at least 4 replicates; counts are exact.
 //
 // The total of preparation is prepare_ns wherever it stands, in a plot, in CSV
 // and in Go's benchmark format: the median over processes of each one's sum

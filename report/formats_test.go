@@ -207,6 +207,16 @@ func TestBenchstat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The file itself says how to read it.
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"# benchstat -col /mode report.bench\n", "# With 3 processes every delta but those of counts is ~ "} {
+		if !bytes.Contains(text, []byte(want)) {
+			t.Errorf("report.bench lacks %q", want)
+		}
+	}
 	for name, args := range map[string][]string{
 		"benchstat_mode.txt": {"-col", "/mode"},
 		"benchstat_step.txt": {"-col", "/mode", "-ignore", "/sync", "-filter", "/sync:(event OR inside) .unit:(sec/op OR launches/op)"},

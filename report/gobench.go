@@ -20,7 +20,8 @@ import (
 //
 // The second line also pairs mode step, whose joins lie inside its graph. What
 // differs between machines stands in configuration lines, and benchstat keeps
-// such results in tables of their own. With 3 processes every delta is ~, that
+// such results in tables of their own. With 3 processes every delta of a
+// measured figure (all but counts) is ~, that
 // is, not significant: benchstat's test needs at least 4 on either side.
 //
 // The format: https://go.dev/design/14313-benchmark-format.
@@ -36,7 +37,7 @@ var benchstatCommands = []string{
 const (
 	benchstatInstall = "go install golang.org/x/perf/cmd/benchstat@latest"
 	benchstatStep    = "The last command also pairs mode step, whose joins lie inside its graph."
-	benchstatFew     = "With 3 processes every delta is ~ (not significant): benchstat's test needs at least 4. Run with --processes=8."
+	benchstatFew     = "With 3 processes every delta but those of counts is ~ (not significant): benchstat's test needs at least 4. Run with --processes=8."
 )
 
 func (s sources) gobench(w io.Writer) error {

@@ -37,7 +37,8 @@ benchstat compares the modes with
 
   benchstat -col /mode report.bench
 
-With 3 processes every delta is ~, as its test needs at least 4 on either side.`,
+With 3 processes every delta but those of counts is ~, as its test needs at
+least 4 on either side.`,
 		Example: `  trbench report base.json head.json
   trbench report base.json --format=gobench
   trbench report base.json head.json --out=page --format=markdown,plots`,

@@ -153,10 +153,13 @@ type Cell struct {
 	// configuration in a process, as planned. Warmup is the number of untimed
 	// steps before all blocks that was asked for, 0 for as many as it takes:
 	// each configuration says how many that was.
-	Steps          int             `json:"steps"`
-	Warmup         int             `json:"warmup"`
-	Blocks         int             `json:"blocks"`
-	Variants       []int           `json:"variants"` // prepared, the timed one among them
+	Steps  int `json:"steps"`
+	Warmup int `json:"warmup"`
+	Blocks int `json:"blocks"`
+	// Variants were prepared, the timed one (key.variant) among them. How many
+	// were is no part of the key: a step runs the same operators, and what
+	// --variants=all changes is preparation, memory and the atlas.
+	Variants       []int           `json:"variants"`
 	Verify         Verify          `json:"verify"`
 	Memory         Memory          `json:"memory"`
 	Atlas          Atlas           `json:"atlas"`
@@ -179,30 +182,36 @@ type Cell struct {
 
 // Verify is the evidence that all modes left the same bits behind.
 type Verify struct {
-	Equal   bool     `json:"equal"`
-	Tensors int      `json:"tensors"`
-	Bytes   int64    `json:"bytes"`
-	Steps   int      `json:"steps"`
-	Modes   []string `json:"modes"`
+	Equal   bool  `json:"equal"`
+	Tensors int   `json:"tensors"` // of one rank
+	Bytes   int64 `json:"bytes"`   // of these tensors, over all ranks
+	// Steps are the training steps of each resolution that the check ran.
+	Steps int `json:"steps"`
+	// Modes are the configurations in the order they ran, the one that others
+	// are compared with first. One that is there twice, alone, was compared
+	// with itself.
+	Modes []string `json:"modes"`
 }
 
 // Memory is what one rank occupies.
 type Memory struct {
-	ArenaBytes  int64 `json:"arena_bytes"`
-	PinnedBytes int64 `json:"pinned_bytes"`
+	ArenaBytes  int64 `json:"arena_bytes"`  // of device memory, of one rank
+	PinnedBytes int64 `json:"pinned_bytes"` // of host memory, of one rank
 }
 
-// Atlas counts slots: Captured + Reused = Filled.
+// Atlas counts slots of one rank, in the prepared variants: Captured + Reused =
+// Filled.
 type Atlas struct {
 	Filled   int `json:"filled"`
 	Captured int `json:"captured"`
 	Reused   int `json:"reused"`
 }
 
-// ExecutionTable is the dense table of (rank, variant, sub-graph) handles.
+// ExecutionTable is the dense table of (rank, variant, sub-graph) handles, over
+// all ranks.
 type ExecutionTable struct {
-	Entries int   `json:"entries"`
-	Bytes   int64 `json:"bytes"`
+	Entries int   `json:"entries"` // over all ranks
+	Bytes   int64 `json:"bytes"`   // over all ranks
 }
 
 // Warning is doubt that travels with the figures: every renderer prints it.
@@ -213,12 +222,16 @@ type Warning struct {
 
 // Configuration is one way the cell was run.
 type Configuration struct {
-	Key      ConfigurationKey `json:"key"`
-	Metrics  []Metric         `json:"metrics"`
-	Prepare  []Phase          `json:"prepare"` // in the order the phases ran
-	Captures Captures         `json:"captures"`
-	Counts   Counts           `json:"counts"`
-	Warmup   []Warmup         `json:"warmup"` // one a process
+	Key     ConfigurationKey `json:"key"`
+	Metrics []Metric         `json:"metrics"`
+	// Prepare has the phases in the order they ran. What configurations share
+	// stands in each of them: prepare_operators, which is the session's, and
+	// the graphs of configurations that differ in joins alone. So phases add up
+	// to what a configuration would take alone, and not across configurations.
+	Prepare  []Phase  `json:"prepare"`
+	Captures Captures `json:"captures"`
+	Counts   Counts   `json:"counts"`
+	Warmup   []Warmup `json:"warmup"` // one a process
 	// Absent names metrics that could not be had, and why.
 	Absent []Absence `json:"absent"`
 
@@ -241,7 +254,9 @@ type Absence struct {
 	Why    string `json:"why"`
 }
 
-// Phase is a named part of preparing the graphs, in host time.
+// Phase is a named part of preparing the graphs, in host time until all ranks
+// were done with it. Its warm_up runs each operator once before it is captured;
+// it has nothing to do with the warm-up of a configuration.
 type Phase struct {
 	Phase string `json:"phase"`
 	// Ns is the median over processes, Processes what each took, in process
@@ -250,31 +265,41 @@ type Phase struct {
 	Processes []int64 `json:"processes,omitempty"`
 }
 
-// Captures counts what a run made, over all ranks.
+// Captures counts what a configuration made, over all ranks and all finished
+// processes.
 type Captures struct {
-	Captures   int64 `json:"captures"`
+	// Captures are graphs recorded. Configurations that differ in joins alone
+	// share them, and each counts them.
+	Captures int64 `json:"captures"`
+	// Replays are launches of graphs: the first one of each, the check's, the
+	// warm-up's and all that was timed.
 	Replays    int64 `json:"replays"`
 	Recaptures int64 `json:"recaptures"`
 }
 
-// Counts are per step and rank. nil is unknown, never a guess.
+// Counts are of one rank (rank 0) and one step: of all that a timed step
+// submits, which on an epoch's last batch is the begin of the next epoch as
+// well. nil is unknown, never a guess.
 type Counts struct {
 	Launches   Launches         `json:"launches"`
-	GraphNodes map[string]int64 `json:"graph_nodes"` // by kind
-	Kernels    *int64           `json:"kernels"`
+	GraphNodes map[string]int64 `json:"graph_nodes"` // by kind, in the graphs that a step replays
+	// Kernels are the kernel nodes among them; of an eager configuration those
+	// of a captured one with the same control.
+	Kernels *int64 `json:"kernels"`
 }
 
-// Launches counts submissions of a step.
+// Launches counts submissions of a step, on one rank.
 type Launches struct {
-	Host  *int64 `json:"host"` // submitting calls
-	Graph *int64 `json:"graph"`
-	Copy  *int64 `json:"copy"`
-	Sync  *int64 `json:"sync"` // blocking or event joins
+	Host  *int64 `json:"host"`  // submitting calls, those of graphs included
+	Graph *int64 `json:"graph"` // of these, launches of graphs
+	Copy  *int64 `json:"copy"`  // transfers submitted, inside graphs or alone
+	Sync  *int64 `json:"sync"`  // joins that blocked the host: host joins and host control's; events are none
 }
 
 // Sample is one observation. Samples stay in the order they were taken.
 type Sample struct {
-	Process  int     `json:"process"`
+	Process int `json:"process"`
+	// Rank is 0 where a figure is of the job as a whole.
 	Rank     int     `json:"rank"`
 	Block    int     `json:"block"`
 	Position int     `json:"position"` // of the configuration within the block's order

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,7 +27,68 @@ func schemaFile(minor int) string {
 // describer makes a JSON Schema of Go types. It asks for no field and allows
 // others: a reader treats an absent field as its default and keeps what it
 // does not know.
-type describer struct{ defs map[string]any }
+type describer struct {
+	defs map[string]any
+	docs map[string]string // comments in the source, by type and by type.field
+}
+
+// comments reads what the source says of types and fields.
+func comments(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := map[string]string{}
+	keep := func(name string, groups ...*ast.CommentGroup) {
+		var parts []string
+		for _, g := range groups {
+			if text := strings.Join(strings.Fields(g.Text()), " "); text != "" {
+				parts = append(parts, text)
+			}
+		}
+		if len(parts) > 0 {
+			docs[name] = strings.NewReplacer("[", "", "]", "").Replace(strings.Join(parts, " "))
+		}
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), f, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range tree.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			for _, spec := range g.Specs {
+				ts := spec.(*ast.TypeSpec)
+				keep(ts.Name.Name, g.Doc)
+				st, ok := ts.Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				for _, field := range st.Fields.List {
+					for _, n := range field.Names {
+						keep(ts.Name.Name+"."+n.Name, field.Doc, field.Comment)
+					}
+				}
+			}
+		}
+	}
+	return docs
+}
+
+// described adds what the source says to a schema.
+func (d *describer) described(schema map[string]any, name string) map[string]any {
+	if text := d.docs[name]; text != "" {
+		schema["description"] = text
+	}
+	return schema
+}
 
 func (d *describer) of(t reflect.Type) map[string]any {
 	switch t {
@@ -63,10 +127,10 @@ func (d *describer) object(t reflect.Type) map[string]any {
 		return ref
 	}
 	properties := map[string]any{}
-	d.defs[t.Name()] = map[string]any{"type": "object", "properties": properties}
+	d.defs[t.Name()] = d.described(map[string]any{"type": "object", "properties": properties}, t.Name())
 	for i := range t.NumField() {
 		if name := fieldName(t.Field(i)); name != "-" {
-			properties[name] = d.of(t.Field(i).Type)
+			properties[name] = d.described(d.of(t.Field(i).Type), t.Name()+"."+t.Field(i).Name)
 		}
 	}
 	return ref
@@ -74,7 +138,7 @@ func (d *describer) object(t reflect.Type) map[string]any {
 
 // describe is the schema of a record of this version.
 func describe(t *testing.T) []byte {
-	d := &describer{defs: map[string]any{}}
+	d := &describer{defs: map[string]any{}, docs: comments(t)}
 	ref := d.of(reflect.TypeFor[Record]())
 	d.defs["Schema"] = map[string]any{
 		"type": "object", "required": []any{"name", "major", "minor"},
@@ -230,4 +294,18 @@ func missing(a, b any, at string) string {
 		}
 	}
 	return ""
+}
+
+// A figure that could be of one rank or of all says which it is.
+func TestSchemaSaysWhose(t *testing.T) {
+	docs := comments(t)
+	for name, want := range map[string]string{
+		"Verify.Bytes": "over all ranks", "Verify.Tensors": "of one rank", "Memory.ArenaBytes": "of one rank",
+		"Memory.PinnedBytes": "of one rank", "Atlas": "of one rank", "ExecutionTable.Bytes": "over all ranks",
+		"Captures": "over all ranks", "Counts": "of one rank", "Launches": "on one rank", "Launches.Host": "those of graphs included",
+	} {
+		if !strings.Contains(docs[name], want) {
+			t.Errorf("%s: %q does not say %q", name, docs[name], want)
+		}
+	}
 }

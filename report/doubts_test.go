@@ -110,3 +110,16 @@ func TestLaunchOverheadColumn(t *testing.T) {
 		t.Error("no plot shows it")
 	}
 }
+
+// A row of a last batch says that it is one, and of how many images.
+func TestLastBatchColumns(t *testing.T) {
+	r := record("cuda", 4)
+	if got := tableOf(t, Named{Record: r}); strings.Contains(got, "variant") || strings.Contains(got, "last batch") {
+		t.Errorf("of a full batch:\n%s", got)
+	}
+	r.Cells[0].Key.Variant, r.Cells[0].Key.LastBatch = 3, results.LastBatch{Train: 2, Val: 1}
+	head := strings.Split(tableOf(t, Named{Record: r}), "\n")
+	if !strings.Contains(head[0], "gpus  variant  last batch  mode") || !strings.HasPrefix(strings.Join(strings.Fields(head[2]), " "), "resnet20-cifar 4 1 3 2 eager") {
+		t.Errorf("of a last batch:\n%s", strings.Join(head[:3], "\n"))
+	}
+}

@@ -69,6 +69,24 @@ type column struct {
 	// always shows the column even if all cells agree
 	always bool
 	text   func(results.CellKey) string
+	// telling, if set, shows it as well for a cell that readers would take for
+	// another
+	telling func(results.CellKey) bool
+}
+
+// ofLastBatch says that the timed step is an epoch's or a validation's last.
+func ofLastBatch(k results.CellKey) bool { return k.Variant%2 == 1 }
+
+// lastBatch is the images a rank has in the timed step, where those are not
+// the batch.
+func lastBatch(k results.CellKey) string {
+	switch {
+	case !ofLastBatch(k):
+		return "-"
+	case k.Variant == 5:
+		return strconv.Itoa(k.LastBatch.Val)
+	}
+	return strconv.Itoa(k.LastBatch.Train)
 }
 
 func columns() []column {
@@ -76,18 +94,20 @@ func columns() []column {
 		return func(k results.CellKey) string { return strconv.Itoa(f(k)) }
 	}
 	return []column{
-		{"workload", true, func(k results.CellKey) string { return plain(k.Workload) }},
-		{"batch", true, number(func(k results.CellKey) int { return k.Batch })},
-		{"gpus", true, number(func(k results.CellKey) int { return k.GPUs })},
-		{"precision", false, func(k results.CellKey) string { return plain(k.Precision) }},
-		{"optimizer", false, func(k results.CellKey) string { return plain(k.Optimizer) }},
-		{"ema", false, func(k results.CellKey) string { return strconv.FormatBool(k.EMA) }},
-		{"smoothing", false, func(k results.CellKey) string { return strconv.FormatFloat(k.Smoothing, 'g', -1, 64) }},
-		{"frozen", false, func(k results.CellKey) string { return strconv.FormatBool(k.Frozen) }},
-		{"resolution", false, func(k results.CellKey) string { return fmt.Sprintf("%d,%d", k.Resolution.Begin, k.Resolution.Final) }},
-		{"variant", false, number(func(k results.CellKey) int { return k.Variant })},
-		{"device", false, func(k results.CellKey) string { return plain(k.Device) }},
-		{"kernels", false, func(k results.CellKey) string { return plain(k.Kernels) }},
+		{"workload", true, func(k results.CellKey) string { return plain(k.Workload) }, nil},
+		{"batch", true, number(func(k results.CellKey) int { return k.Batch }), nil},
+		{"gpus", true, number(func(k results.CellKey) int { return k.GPUs }), nil},
+		{"precision", false, func(k results.CellKey) string { return plain(k.Precision) }, nil},
+		{"optimizer", false, func(k results.CellKey) string { return plain(k.Optimizer) }, nil},
+		{"ema", false, func(k results.CellKey) string { return strconv.FormatBool(k.EMA) }, nil},
+		{"smoothing", false, func(k results.CellKey) string { return strconv.FormatFloat(k.Smoothing, 'g', -1, 64) }, nil},
+		{"frozen", false, func(k results.CellKey) string { return strconv.FormatBool(k.Frozen) }, nil},
+		{"resolution", false, func(k results.CellKey) string { return fmt.Sprintf("%d,%d", k.Resolution.Begin, k.Resolution.Final) }, nil},
+		{"variant", false, number(func(k results.CellKey) int { return k.Variant }),
+			func(k results.CellKey) bool { return k.Variant != results.DefaultCellKey().Variant }},
+		{"last batch", false, lastBatch, ofLastBatch},
+		{"device", false, func(k results.CellKey) string { return plain(k.Device) }, nil},
+		{"kernels", false, func(k results.CellKey) string { return plain(k.Kernels) }, nil},
 	}
 }
 
@@ -105,7 +125,8 @@ func options() []option {
 	}
 }
 
-// cellColumns leaves out columns in which all cells agree.
+// cellColumns leaves out columns in which all cells agree, unless they tell
+// something that no reader would guess.
 func (s sources) cellColumns() []column {
 	var first *results.CellKey
 	return slices.DeleteFunc(columns(), func(c column) bool {
@@ -116,7 +137,7 @@ func (s sources) cellColumns() []column {
 			if first == nil {
 				first = &cell.Key
 			}
-			if c.text(cell.Key) != c.text(*first) {
+			if c.text(cell.Key) != c.text(*first) || c.telling != nil && c.telling(cell.Key) {
 				return false
 			}
 		}

@@ -76,6 +76,7 @@ func hint(err error) string {
 		input    *bench.InputError
 		usage    *usageError
 		disagree *bench.DisagreementError
+		doubted  *doubtedError
 		kept     *interruptedError
 		output   *outputError
 	)
@@ -90,6 +91,8 @@ func hint(err error) string {
 		return input.Hint
 	case errors.As(err, &usage):
 		return usage.hint
+	case errors.As(err, &doubted):
+		return doubted.hint()
 	case errors.As(err, &disagree):
 		return "no timing was written; trbench verify narrows it down"
 	}

@@ -15,7 +15,7 @@ import (
 
 // resumed is the session that goes on with the record of --resume, into the
 // same file. All but the way of printing is the record's.
-func (o *runOptions) resumed(cmd *cobra.Command) (*runSession, error) {
+func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	var extra []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name != "resume" && f.Name != "json" {
@@ -25,13 +25,23 @@ func (o *runOptions) resumed(cmd *cobra.Command) (*runSession, error) {
 	if len(extra) > 0 {
 		return nil, &bench.InputError{Name: "--resume", Reason: "takes the plan from the record; drop " + strings.Join(extra, ", ")}
 	}
+	refuse := func(format string, args ...any) (*runSession, error) {
+		return nil, &bench.InputError{Name: "--resume " + o.resume, Reason: fmt.Sprintf(format, args...)}
+	}
 	file := o.env.path(o.resume)
+	// Before it is read: what another run adds meanwhile would be lost.
+	lock, err := lockFile(file)
+	if err != nil {
+		return refuse("%v; wait for its end", err)
+	}
+	defer func() {
+		if err != nil {
+			lock.release()
+		}
+	}()
 	r, err := results.ReadFile(file)
 	if err != nil {
 		return nil, err
-	}
-	refuse := func(format string, args ...any) (*runSession, error) {
-		return nil, &bench.InputError{Name: "--resume " + o.resume, Reason: fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case r.Plan == nil:
@@ -58,7 +68,7 @@ func (o *runOptions) resumed(cmd *cobra.Command) (*runSession, error) {
 	if err := results.CheckWritable(file); err != nil {
 		return nil, outProblem(err)
 	}
-	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json}, nil
+	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, lock: lock}, nil
 }
 
 func anyFailed(r *results.Record) bool {

@@ -74,6 +74,7 @@ the run exits 1.`,
 		if err != nil {
 			return err
 		}
+		defer func() { s.lock.release() }()
 		return s.run(cmd.Context())
 	}
 	return cmd
@@ -107,9 +108,24 @@ func (o *runOptions) session(cmd *cobra.Command) (*runSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := o.newRecord(cmd.Context(), device)
-	s := &runSession{env: o.env, plan: plan, record: r, target: o.target(), json: o.json}
+	s := &runSession{env: o.env, plan: plan, target: o.target(), json: o.json}
+	if s.target != "" && !isFolder(s.target) {
+		if s.lock, err = lockFile(s.target); err != nil {
+			return nil, &bench.InputError{Name: "--out " + o.out, Reason: err.Error(), Hint: "give each run a file of its own"}
+		}
+	}
+	s.record = o.newRecord(cmd.Context(), device)
 	return s, nil
+}
+
+// isFolder says whether --out means a folder, where each record gets a name of
+// its own.
+func isFolder(target string) bool {
+	if os.IsPathSeparator(target[len(target)-1]) {
+		return true
+	}
+	info, err := os.Stat(target)
+	return err == nil && info.IsDir()
 }
 
 // validate turns the options into a plan and finds everything that would stop
@@ -244,10 +260,16 @@ type runSession struct {
 	file    string // what was written so far
 	resumed bool
 	json    bool
+	lock    *fileLock // of the file; nil for none
+	// replaced is what the file held before, nil if there was none.
+	replaced []byte
 }
 
 func (s *runSession) run(ctx context.Context) error {
 	watch := newWatch(s.env, s.plan)
+	if s.resumed {
+		fmt.Fprintf(s.env.Stderr, "kept %d of %s\n", finished(s.record), count(len(s.plan.Cells)*s.plan.Processes, "replicate"))
+	}
 	r := bench.Run{
 		Plan: s.plan, Record: s.record, Dir: s.env.WorkDir, Replicate: s.env.replicate,
 		Store: s.store, Watch: watch.tell, Load: loadAverage,
@@ -270,12 +292,24 @@ func (s *runSession) store(r *results.Record) error {
 		return nil
 	}
 	to := s.target
-	if s.file != "" {
+	switch {
+	case s.file != "":
 		to = s.file
+	case !isFolder(to):
+		// Kept in case nothing may stay of this run. What is there was found
+		// to be a record, or empty.
+		if b, err := os.ReadFile(to); err == nil {
+			s.replaced = append([]byte{}, b...)
+		}
 	}
 	file, err := results.Write(to, r)
 	if err != nil {
 		return outProblem(err)
+	}
+	if s.file == "" && s.lock == nil {
+		if s.lock, err = lockFile(file); err != nil {
+			return &bench.InputError{Name: file, Reason: err.Error()}
+		}
 	}
 	s.file = file
 	return nil
@@ -289,11 +323,33 @@ func (s *runSession) stopped(ctx context.Context, err error) error {
 		return &interruptedError{file: s.env.short(s.file), finished: finished(s.record), all: len(s.plan.Cells) * s.plan.Processes}
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &d) && s.file != "" && !s.resumed:
+	case errors.As(err, &d) && s.resumed:
+		return &doubtedError{error: err, file: s.env.short(s.file)}
+	case errors.As(err, &d) && s.file != "":
 		// Timings of modes that disagree are timings of different things.
-		return errors.Join(err, os.Remove(s.file))
+		return errors.Join(err, s.undo())
 	}
 	return err
+}
+
+// undo leaves things as they were before a new record was stored.
+func (s *runSession) undo() error {
+	if s.replaced == nil {
+		return os.Remove(s.file)
+	}
+	return os.WriteFile(s.file, s.replaced, 0o666) // the file is there: its permissions stay
+}
+
+// doubtedError says that modes disagree which were timed before.
+type doubtedError struct {
+	error
+	file string
+}
+
+func (e *doubtedError) Unwrap() error { return e.error }
+
+func (e *doubtedError) hint() string {
+	return e.file + " keeps timings of modes that now disagree: do not use them; trbench verify narrows it down"
 }
 
 func finished(r *results.Record) int {

@@ -31,6 +31,12 @@ func (r *Record) check() error {
 		if err := c.check(); err != nil {
 			return fmt.Errorf("cell %d: %w", i, err)
 		}
+		for j := range c.Configurations {
+			x := &c.Configurations[j]
+			if err := x.check(); err != nil {
+				return fmt.Errorf("cell %d, configuration %s: %w", i, x.Key, err)
+			}
+		}
 	}
 	return nil
 }
@@ -88,6 +94,7 @@ func repeated[T comparable](list []T) int {
 	})
 }
 
+// check is of all but what its configurations say.
 func (c *Cell) check() error {
 	if err := checkCounts(count{"steps", int64(c.Steps), MaxSteps}, count{"warmup", int64(c.Warmup), MaxSteps},
 		count{"blocks", int64(c.Blocks), MaxBlocks}); err != nil {
@@ -103,9 +110,6 @@ func (c *Cell) check() error {
 			return fmt.Errorf("has configuration %s twice", x.Key)
 		}
 		configurations[x.Key] = true
-		if err := x.check(); err != nil {
-			return fmt.Errorf("configuration %s: %w", x.Key, err)
-		}
 	}
 	type named struct {
 		name  string

@@ -67,7 +67,7 @@ build() {
 # floor builds the C loops. The program carries PTX, which any driver takes.
 floor() {
 	nvcc -O2 -std=c++17 -gencode arch=compute_80,code=compute_80 -o "$gpu/launch_floor" scripts/launch_floor.cu -lcuda &&
-		nvcc -O2 -std=c++17 -shared -Xcompiler -fPIC -cudart none -DFLOOR_LIBRARY -o "$gpu/liblaunch_floor.so" scripts/launch_floor.cu -lcuda
+		nvcc -O2 -std=c++17 -x c++ -shared -Xcompiler -fPIC -cudart none -DFLOOR_LIBRARY -o "$gpu/liblaunch_floor.so" scripts/launch_floor.cu -lcuda
 }
 
 # prepare unpacks what was carried, and finds the driver's folder.

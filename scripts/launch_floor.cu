@@ -9,7 +9,7 @@
 // As a library it offers the loops that Go runs in alternating blocks with its
 // own, in one process, on the same function, stream and exec (TestGPUFloor):
 //
-//	nvcc -O2 -std=c++17 -shared -Xcompiler -fPIC -cudart none -DFLOOR_LIBRARY -o liblaunch_floor.so launch_floor.cu -lcuda
+//	nvcc -O2 -std=c++17 -x c++ -shared -Xcompiler -fPIC -cudart none -DFLOOR_LIBRARY -o liblaunch_floor.so launch_floor.cu -lcuda
 //	TRBENCH_GPU=1 TRBENCH_FLOOR=liblaunch_floor.so ./calibrate.test -test.run TestGPUFloor -test.v
 //
 // Rules that both keep: a batch is short enough that the stream's queue, which

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
+	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/results"
@@ -39,6 +40,12 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 			}
 			return worker.RunCell(ctx, dev, req)
 		},
+		Machine: func(ctx context.Context, d Device) results.Environment {
+			if d.Name == reference.Name() {
+				return readMachine(ctx, nil, nil)
+			}
+			return readMachine(ctx, gpu.environment(), gpu.calibrate)
+		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell)
 			if err != nil {
@@ -47,4 +54,23 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 			return verify.Run(ctx, dev, req, verify.Faults{})
 		},
 	}
+}
+
+// readMachine reads and calibrates the machine this runs on, in about a tenth
+// of a second, and its GPU, which takes seconds.
+func readMachine(ctx context.Context, gpu machine.GPU, calibrateGPU func() ([]results.Reading, error)) results.Environment {
+	from := machine.Local(program())
+	from.GPU = gpu
+	e := machine.Read(ctx, from)
+	e.Calibration = machine.Calibrate(machine.Monotonic())
+	if calibrateGPU == nil || ctx.Err() != nil {
+		return e
+	}
+	more, err := calibrateGPU()
+	if err != nil {
+		e.Fields = append(e.Fields, results.EnvironmentField{Name: "gpu.calibration", Role: results.Bed, Why: err.Error()})
+		return e
+	}
+	e.Calibration = append(e.Calibration, more...)
+	return e
 }

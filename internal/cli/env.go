@@ -46,6 +46,8 @@ type Engine struct {
 	// first, then timed. Modes that disagree are a [*bench.DisagreementError]; a
 	// context that ends, an error that wraps context.Canceled.
 	RunCell bench.RunCell
+	// Machine reads the environment block as a device sees it.
+	Machine func(context.Context, Device) results.Environment
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

@@ -9,8 +9,12 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
+	"github.com/tech-renaissance/trbench/internal/cuda/gpuinfo"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/calibrate"
+	"github.com/tech-renaissance/trbench/internal/machine"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -32,6 +36,7 @@ type gpu struct {
 	dnn     *cudnn.Library
 	blas    *cublas.Library
 	noDNN   error
+	noBLAS  error
 	devices map[string]*cuda.Device
 }
 
@@ -52,13 +57,34 @@ func (g *gpu) ask() {
 		return
 	}
 	if g.dnn, g.noDNN = cudnn.Open(cudnn.Options{Path: g.libraries.CuDNN}); g.noDNN != nil {
-		g.dnn = nil
+		g.dnn, g.noBLAS = nil, errors.New("it is used beside cuDNN only, which was not opened")
 		return
 	}
-	var err error
-	if g.blas, err = cublas.Open(cublas.Options{Path: g.libraries.CuBLAS}); err != nil {
+	if g.blas, g.noBLAS = cublas.Open(cublas.Options{Path: g.libraries.CuBLAS}); g.noBLAS != nil {
 		g.blas = nil // fully connected layers then run on the project's own kernels
 	}
+}
+
+// environment is what driver, NVML and libraries say of the GPUs; nil where
+// there is no driver.
+func (g *gpu) environment() machine.GPU {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return nil
+	}
+	return gpuinfo.Open(g.api, g.getenv("HOME"), gpuinfo.CuDNN(g.dnn, g.noDNN), gpuinfo.CuBLAS(g.blas, g.noBLAS))
+}
+
+// calibrate measures what small things take on the first GPU, in about
+// [calibrate.Budget].
+func (g *gpu) calibrate() ([]results.Reading, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return nil, g.missing
+	}
+	return calibrate.Run(g.api, 0)
 }
 
 // describe says what --device=cuda has, or why it cannot be used.

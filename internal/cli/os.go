@@ -9,9 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
-
-	"github.com/tech-renaissance/trbench/internal/machine"
-	"github.com/tech-renaissance/trbench/results"
 )
 
 // OS is the operating system as an Env. The first Ctrl-C, or SIGTERM, ends the
@@ -28,12 +25,14 @@ func OS() *Env {
 	if err != nil {
 		self = os.Args[0]
 	}
+	engine := NewEngine(os.Getenv, Libraries{
+		Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
+	})
 	return &Env{
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, StdoutLost: lost(os.Stdout), Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Columns: columns,
-		WorkDir: dir, Now: time.Now, Engine: NewEngine(os.Getenv, Libraries{
-			Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
-		}), Program: self, Name: os.Args[0], Machine: thisMachine,
+		WorkDir: dir, Now: time.Now, Engine: engine,
+		Program: self, Name: os.Args[0], Machine: engine.Machine,
 	}
 }
 
@@ -57,12 +56,4 @@ func columns() int {
 		return 0
 	}
 	return n
-}
-
-// thisMachine reads and calibrates the machine this runs on, in about a tenth
-// of a second.
-func thisMachine(ctx context.Context, _ Device) results.Environment {
-	e := machine.Read(ctx, machine.Local(program()))
-	e.Calibration = machine.Calibrate(machine.Monotonic())
-	return e
 }

@@ -151,6 +151,11 @@ func TestREADMECommands(t *testing.T) {
 		if !inside || command == "" || tested[command] != "" {
 			continue
 		}
+		if rest, ok := strings.CutPrefix(command, "go tool "); ok {
+			goTool(t, dir, strings.Fields(rest))
+			ran++
+			continue
+		}
 		rest, ok := strings.CutPrefix(command, goRun+" ")
 		if !ok {
 			t.Errorf("README.md: %q is not tested", command)
@@ -173,6 +178,24 @@ func TestREADMECommands(t *testing.T) {
 	}
 	if ran < 8 {
 		t.Errorf("%d commands ran", ran)
+	}
+}
+
+// goTool runs a tool of this module on files of a folder. Tools are found from
+// inside the module, so the files get their full names.
+func goTool(t *testing.T, dir string, args []string) {
+	t.Helper()
+	for i, a := range args {
+		if file := filepath.Join(dir, a); strings.Contains(a, "/") {
+			if _, err := os.Stat(file); err == nil {
+				args[i] = file
+			}
+		}
+	}
+	cmd := exec.Command("go", append([]string{"tool"}, args...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
+		t.Errorf("README.md: go tool %v: %v\n%s", args, err, out)
 	}
 }
 

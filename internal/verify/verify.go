@@ -172,6 +172,7 @@ func (v *verifier) entry(e entry) error {
 	if err != nil {
 		return err
 	}
+	v.progress("%s: prepare operators", e.name)
 	s, err := worker.Open(v.dev, w, worker.Options{
 		Variants: workloads.AllVariants(), Timed: workloads.FinalFull, Seed: v.req.Seed, Source: source, Context: v.ctx,
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/device"
@@ -153,20 +152,18 @@ func TestDevicesAgree(t *testing.T) {
 		seed   uint64
 		steps  int
 		limit  float64
-		slopes float64 // the limit for gradients and momentum
+		slopes float64 // the limit for gradients, momentum and what they move
 	}{
 		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 11, 1, 1e-4, 1e-4},
 		{workloads.Spec{Model: "golden-tiny", Batch: 4}, 11, 5, 1e-3, 1e-3},
 		// A rounding error can move a value across a ReLU's zero, and then
-		// gradients differ by percents: of the seeds 1 to 12, 3 and 5 are those for
-		// which changing a layer's weights by one unit in the last place (4 layers
-		// in turn) moves the CPU's own gradients by less than 3e-6 after 5 steps.
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 3, 1, 1e-4, 1e-4},
-		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 3, 5, 1e-3, 1e-3},
+		// gradients differ by percents. Of the seeds 1 to 12, 5 is one for which
+		// changing a layer's weights by one unit in the last place (4 layers in
+		// turn) moves the CPU's own gradients by less than 3e-6 after 5 steps.
+		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 1, 1e-4, 1e-4},
 		{workloads.Spec{Model: "resnet20-cifar", Batch: 4}, 5, 5, 1e-3, 1e-3},
 		// 50 layers deep no seed of 4 is like that: the same change moves the CPU's
-		// own gradients by 0.005 to 0.03. What does not hang on slopes is held to
-		// 1e-4.
+		// own gradients by 0.005 to 0.03. The forward pass is held to 1e-4.
 		{workloads.Spec{Model: "resnet50", Batch: 4, FinalResolution: 64}, 11, 1, 1e-4, 0.1},
 	} {
 		for _, d := range devicetest.All() {
@@ -194,11 +191,7 @@ func TestDevicesAgree(t *testing.T) {
 				var values, slopes []string
 				for _, p := range w.Parameters() {
 					slopes = append(slopes, "grad:"+p, "momentum:"+p)
-					if strings.HasSuffix(p, ".beta") { // begins at 0: a gradient after one step
-						slopes = append(slopes, p, "ema:"+p)
-					} else {
-						values = append(values, p, "ema:"+p)
-					}
+					slopes = append(slopes, p, "ema:"+p)
 				}
 				for _, n := range w.Norms() {
 					values = append(values, n+".running_mean", n+".running_var")

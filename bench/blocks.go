@@ -162,7 +162,8 @@ func (m *measurement) start(x Executor) error {
 	return x.Begin()
 }
 
-// block times one block: the steps back to back, then single ones.
+// block times one block, with the collector off: the steps back to back, then
+// single ones, then what the device can tell of the overhead.
 func (m *measurement) block(i int, t Taken) error {
 	x := m.executors[i]
 	if err := m.start(x); err != nil {
@@ -171,14 +172,10 @@ func (m *measurement) block(i int, t Taken) error {
 	if err := m.timed(i, x, &t); err != nil {
 		return err
 	}
-	if err := m.overhead(i, x, &t); err != nil {
-		return err
-	}
 	m.take(t)
 	return nil
 }
 
-// timed is the part of a block with the collector off.
 func (m *measurement) timed(i int, x Executor, t *Taken) error {
 	defer quietGC()()
 	if err := m.backToBack(x, t); err != nil {
@@ -192,7 +189,7 @@ func (m *measurement) timed(i int, x Executor, t *Taken) error {
 			return err
 		}
 	}
-	return nil
+	return m.overhead(i, x, t)
 }
 
 // backToBack times the block's steps with one wait after them, by the host's
@@ -249,6 +246,9 @@ func (m *measurement) single(i int, x Executor, t *Taken) error {
 		t.add(results.SubmitTimeNs, rank, perStep(c.Submit, 1))
 		t.add(results.SyncWaitNs, rank, perStep(c.SyncWait, 1))
 		t.add(results.HostTimeNs, rank, perStep(c.Host, 1))
+		if outer, ok := c.outer(); ok {
+			t.add(results.OuterTimeNs, rank, perStep(outer, 1))
+		}
 		if launches != nil && *launches > 0 {
 			t.add(results.LaunchCostNs, rank, perStep(c.Submit, int(*launches)))
 		}

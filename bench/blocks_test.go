@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -64,7 +66,7 @@ func (x *fakeExecutor) Submit(n int) error {
 func (x *fakeExecutor) Wait() error                { return nil }
 func (x *fakeExecutor) Rehearse(n int) error       { return x.Submit(n) }
 func (x *fakeExecutor) State() (State, error)      { return fakeState(x.s.value), nil }
-func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3, 6}, {4, 5, 6, 15}} }
+func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3, 8, 2}, {4, 5, 6, 17, 2}} }
 func (x *fakeExecutor) Counts() results.Counts     { return results.Counts{Kernels: results.Count(7)} }
 func (x *fakeExecutor) Costs() []results.Phase     { return []results.Phase{{Phase: "capture", Ns: 9}} }
 func (x *fakeExecutor) Captures() results.Captures { return results.Captures{Captures: 1} }
@@ -160,7 +162,7 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 	}
 	for _, c := range got.Configurations {
 		for name, n := range map[string]int{results.StepTimeNs: 2, results.ImagesPerS: 2, results.LatencyNs: 4,
-			results.SubmitTimeNs: 8, results.SyncWaitNs: 8, results.HostTimeNs: 8} {
+			results.SubmitTimeNs: 8, results.SyncWaitNs: 8, results.HostTimeNs: 8, results.OuterTimeNs: 8} {
 			m := c.Metric(name)
 			if m == nil || m.N != n {
 				t.Errorf("%s: %s has %+v, want %d samples", c.Key, name, m, n)
@@ -169,8 +171,61 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 		if m := c.Metric(results.SubmitTimeNs); m.Samples[1].Rank != 1 || m.Samples[1].Value != 4 {
 			t.Errorf("sample of rank 1: %+v", m.Samples[1])
 		}
+		if m := c.Metric(results.OuterTimeNs); m.Samples[0].Value != 6 || m.Samples[1].Value != 15 {
+			t.Errorf("outer time: %+v", m.Samples[:2])
+		}
 		if c.Prepare[0].Ns != 9 || *c.Counts.Kernels != 7 || c.Captures.Captures != 1 {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// gcSession notes whether the collector is on wherever something is timed.
+type gcSession struct {
+	fakeSession
+	on []string
+}
+
+type gcExecutor struct {
+	fakeExecutor
+	g *gcSession
+}
+
+func (g *gcSession) note(where string) {
+	old := debug.SetGCPercent(-1)
+	debug.SetGCPercent(old)
+	if old != -1 {
+		g.on = append(g.on, where)
+	}
+}
+
+func (g *gcSession) Executor(k results.ConfigurationKey) (Executor, error) {
+	return &gcExecutor{fakeExecutor{s: &g.fakeSession, key: k}, g}, nil
+}
+
+func (x *gcExecutor) Submit(n int) error                { x.g.note("submit"); return x.fakeExecutor.Submit(n) }
+func (x *gcExecutor) Wait() error                       { x.g.note("wait"); return nil }
+func (x *gcExecutor) MarkBegin() error                  { x.g.note("mark"); return nil }
+func (x *gcExecutor) MarkEnd() error                    { x.g.note("mark"); return nil }
+func (x *gcExecutor) EventTime() (time.Duration, error) { return 1, nil }
+func (x *gcExecutor) LaunchOverhead(int) (time.Duration, string, error) {
+	x.g.note("overhead")
+	return 1, "", nil
+}
+
+// The collector is off in all that is timed, launch overhead included, and on
+// again afterwards, also after a failure.
+func TestNoCollectionWhileTiming(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	for _, failing := range []string{"", "eager"} {
+		g := &gcSession{fakeSession: fakeSession{failing: failing}}
+		_, err := Measure(t.Context(), g, modes("eager"), Schedule{Steps: 2, Blocks: 2, Single: 2, Warmup: new(0)}, nil)
+		if (err != nil) != (failing != "") || len(g.on) > 0 {
+			t.Errorf("failing %q: on during %v, %v", failing, g.on, err)
+		}
+		if now := debug.SetGCPercent(100); now != 100 {
+			t.Errorf("failing %q: left at %d", failing, now)
 		}
 	}
 }

@@ -73,6 +73,9 @@ type Clocks struct {
 	// Outer is the time of the whole submission on the rank's thread, by a
 	// clock of its own: the other three should add up to it. 0 is unknown.
 	Outer time.Duration
+	// Reads is what of it goes on reading the clocks, between the outer one
+	// and the others.
+	Reads time.Duration
 }
 
 // State is a copy of what lives across steps, on all ranks.

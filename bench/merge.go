@@ -120,7 +120,7 @@ func reduceRate(c *results.Configuration) {
 	if rate == nil || step == nil || rate.Summary == nil || step.Summary == nil || len(rate.Samples) != len(step.Samples) {
 		return
 	}
-	// Samples keep whole nanoseconds, so the images of a step are not exact
+	// Samples are rounded, so the images of a step are not exact
 	// in any one.
 	products := make([]float64, len(rate.Samples))
 	for i := range products {

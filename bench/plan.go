@@ -132,7 +132,7 @@ func (p Plan) Validate(l Limits) error {
 func (p Plan) validateSize() error {
 	samples := 0.0
 	for _, c := range p.Cells {
-		perBlock := 5 + float64(p.Single)*(1+4*float64(c.GPUs)) // see block: back to back, then one by one
+		perBlock := 5 + float64(p.Single)*(1+5*float64(c.GPUs)) // see block: back to back, then one by one
 		samples += perBlock * float64(p.Blocks) * float64(p.Processes) * float64(len(p.Configurations))
 	}
 	if bytes := samples * bytesPerSample; bytes > results.MaxBytes {

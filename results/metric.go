@@ -24,6 +24,7 @@ const (
 	SubmitTimeNs     = "submit_time_ns"      // host time inside submitting calls, to a drained device; joins excluded
 	SyncWaitNs       = "sync_wait_ns"        // host time blocked in joins
 	HostTimeNs       = "host_time_ns"        // the rest of the host's work in a step
+	OuterTimeNs      = "outer_time_ns"       // the three together by a clock around them, less what reading the clocks takes
 	CPUTimeNs        = "cpu_time_ns"         // processor time of the whole process, over all threads, in a block, over steps
 	LatencyNs        = "latency_ns"          // a step with a wait after it
 	LaunchCostNs     = "launch_cost_ns"      // submit time over submitting calls
@@ -68,6 +69,7 @@ func Definitions() []Definition {
 		{SubmitTimeNs, "ns", Lower, HostClock, false},
 		{SyncWaitNs, "ns", Lower, HostClock, false},
 		{HostTimeNs, "ns", Lower, HostClock, false},
+		{OuterTimeNs, "ns", Lower, HostClock, false},
 		{CPUTimeNs, "ns", Lower, CPUClock, false},
 		{LatencyNs, "ns", Lower, HostClock, false},
 		{LaunchCostNs, "ns", Lower, HostClock, false},
@@ -93,7 +95,8 @@ func Define(name string) (Definition, bool) {
 
 // NewMetric makes the metric of a defined name from its samples, whose order
 // is kept and whose slice the metric then owns. Nanoseconds are rounded to
-// whole ones. An undefined name gets no unit and direction none.
+// whole ones, and below a microsecond to thousandths. An undefined name gets
+// no unit and direction none.
 func NewMetric(name string, samples []Sample) Metric {
 	m := Metric{Name: name, Direction: None, N: len(samples), Samples: samples}
 	if d, ok := Define(name); ok {
@@ -102,15 +105,24 @@ func NewMetric(name string, samples []Sample) Metric {
 	values := make([]float64, len(samples))
 	for i := range samples {
 		if m.Unit == "ns" {
-			samples[i].Value = math.Round(samples[i].Value)
+			samples[i].Value = roundNs(samples[i].Value)
 		}
 		values[i] = samples[i].Value
 	}
 	m.Value = Median(values)
 	if m.Unit == "ns" {
-		m.Value = math.Round(m.Value)
+		m.Value = roundNs(m.Value)
 	}
 	return m
+}
+
+// roundNs drops what no clock can tell. What is below a microsecond is as a
+// rule a mean, such as a step's over its calls, and has a fraction.
+func roundNs(v float64) float64 {
+	if math.Abs(v) < 1000 {
+		return math.Round(v*1000) / 1000
+	}
+	return math.Round(v)
 }
 
 // Median is the middle value, or the mean of the two middle ones; 0 of none.

@@ -96,8 +96,14 @@ func TestNewMetric(t *testing.T) {
 	if m.Value != 200 || m.N != 3 || m.Unit != "ns" || m.Direction != Lower || m.Clock != "host" {
 		t.Errorf("metric %+v", m)
 	}
-	if m.Samples[0].Value != 300 || m.Samples[1].Value != 100 {
+	if m.Samples[0].Value != 300 || m.Samples[1].Value != 100.4 {
 		t.Errorf("samples %v: order or rounding is wrong", m.Samples)
+	}
+	// A launch may take less than a nanosecond's worth of difference.
+	for _, v := range [][2]float64{{312.34567, 312.346}, {0.4, 0.4}, {-0.0004, 0}, {-12.3456, -12.346}, {1000.4, 1000}, {-1000.6, -1001}} {
+		if m := NewMetric(LaunchCostNs, []Sample{{Value: v[0]}}); m.Value != v[1] || m.Samples[0].Value != v[1] {
+			t.Errorf("%v became %v", v[0], m.Value)
+		}
 	}
 	if Median([]float64{4, 1, 3, 2}) != 2.5 || Median(nil) != 0 {
 		t.Error("median of an even number, or of none, is wrong")

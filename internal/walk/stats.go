@@ -42,37 +42,44 @@ type Stats struct {
 // Total is the time spent in Run.
 func (s Stats) Total() time.Duration { return s.Submit + s.SyncWait + s.Host }
 
+// epoch begins the clock. The time since it is of the monotonic clock alone,
+// where time.Now reads two clocks.
+var epoch = time.Now()
+
+// Now reads the clock that steps are timed with, from any beginning.
+func Now() time.Duration { return time.Since(epoch) }
+
 // Stopwatch splits a segment's time into submitting, blocked and the rest. It
 // belongs to one rank's thread and allocates nothing.
 type Stopwatch struct {
 	stats         Stats
-	begun, marked time.Time
+	begun, marked time.Duration
 	inner         time.Duration // submit and wait since Begin
 }
 
 // Begin starts a segment.
-func (s *Stopwatch) Begin() { s.begun, s.inner = time.Now(), 0 }
+func (s *Stopwatch) Begin() { s.begun, s.inner = Now(), 0 }
 
 // End closes the segment: what was neither submitting nor blocked is the
 // host's own.
 func (s *Stopwatch) End() {
-	s.stats.Host += time.Since(s.begun) - s.inner
+	s.stats.Host += Now() - s.begun - s.inner
 	s.stats.Segments++
 }
 
 // Mark starts a submitting or blocking call.
-func (s *Stopwatch) Mark() { s.marked = time.Now() }
+func (s *Stopwatch) Mark() { s.marked = Now() }
 
 // Submitted ends a submitting call begun by Mark.
 func (s *Stopwatch) Submitted() {
-	d := time.Since(s.marked)
+	d := Now() - s.marked
 	s.stats.Submit += d
 	s.inner += d
 }
 
 // Waited ends a blocking call begun by Mark.
 func (s *Stopwatch) Waited() {
-	d := time.Since(s.marked)
+	d := Now() - s.marked
 	s.stats.SyncWait += d
 	s.inner += d
 }

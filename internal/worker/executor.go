@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
@@ -27,6 +28,7 @@ type Executor struct {
 	replays   int64
 	submitted int
 	outer     []time.Duration // of each rank in Submit, since the last call of Clocks
+	segments  int64           // of a rank in it
 	counts    walk.Counts
 	counted   int
 }
@@ -145,39 +147,77 @@ func StepSegments(v workloads.Variant) []workloads.Segment {
 	case v.Val():
 		return []workloads.Segment{{Phase: workloads.ValBatch, Variant: v}}
 	case v.Last():
-		return []workloads.Segment{{Phase: workloads.TrainStep, Variant: v}, {Phase: workloads.EpochBegin, Variant: v}}
+		return []workloads.Segment{{Phase: workloads.TrainStep, Variant: v}, beginSegment(v)}
 	}
 	return []workloads.Segment{{Phase: workloads.TrainStep, Variant: v}}
+}
+
+// readClock is the median cost of reading the clock that steps are timed with.
+func readClock() time.Duration {
+	const batches, reads = 15, 64
+	var each []time.Duration
+	for range batches {
+		begin := walk.Now()
+		for range reads - 1 {
+			walk.Now()
+		}
+		each = append(each, (walk.Now()-begin)/reads)
+	}
+	slices.Sort(each)
+	return each[batches/2]
+}
+
+// beginSegment begins what steps of a variant are part of: an epoch or a
+// validation.
+func beginSegment(v workloads.Variant) workloads.Segment {
+	if v.Val() {
+		return workloads.Segment{Phase: workloads.ValBegin, Variant: v}
+	}
+	return workloads.Segment{Phase: workloads.EpochBegin, Variant: v}
 }
 
 // Submit runs steps of the timed variant, halves alternating, from where the
 // executor stands. It returns when all ranks have submitted.
 func (x *Executor) Submit(steps int) error {
-	segments := StepSegments(x.s.opts.Timed)
 	x.submitted += steps
+	step := x.s.step
+	x.segments += int64(steps * len(step))
 	if x.outer == nil {
 		x.outer = make([]time.Duration, len(x.runners))
 	}
 	return x.eachRank(func(rank int, r walk.Runner) error {
-		// Read once before the clock: what a step left out of the caches would
-		// otherwise be fetched between the outer clock and the step's own.
-		p := r.Position()
-		begin := time.Now()
-		defer func() { x.outer[rank] += time.Since(begin) }()
-		for range steps {
-			for _, seg := range segments {
-				if seg.Phase != workloads.EpochBegin {
-					seg.Half = p.Half
-					seg.First = seg.Phase == workloads.ValBatch && p.First
-				}
-				if err := r.Run(seg); err != nil {
-					return err
-				}
-			}
+		// What a step left out of the caches is fetched before the clock
+		// begins, not between it and the step's own: where the rank stands,
+		// what is next, and the clock itself.
+		p, next := r.Position(), step[0]
+		walk.Now()
+		begin := walk.Now()
+		err := submitSteps(r, step, next, p, steps)
+		x.outer[rank] += walk.Now() - begin
+		return err
+	})
+}
+
+// submitSteps submits steps of one rank, from a position and the first segment.
+func submitSteps(r walk.Runner, step []workloads.Segment, seg workloads.Segment, p walk.Position, n int) error {
+	for i := range n {
+		if i > 0 {
 			p = r.Position()
 		}
-		return nil
-	})
+		for j := range step {
+			if i+j > 0 {
+				seg = step[j]
+			}
+			if seg.Phase != workloads.EpochBegin {
+				seg.Half = p.Half
+				seg.First = seg.Phase == workloads.ValBatch && p.First
+			}
+			if err := r.Run(seg); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Run submits segments on all ranks.
@@ -215,16 +255,18 @@ func (x *Executor) Wait() error {
 	return x.s.each(func(r device.Rank) error { return x.runners[r.ID()].Drain() })
 }
 
-// Begin starts an epoch, or a validation, of the timed variant and waits.
+// Begin starts an epoch, or a validation, of the timed variant and waits. Its
+// own launches count as none of a step's.
 func (x *Executor) Begin() error {
-	seg := workloads.Segment{Phase: workloads.EpochBegin, Variant: x.s.opts.Timed}
-	if seg.Variant.Val() {
-		seg.Phase = workloads.ValBegin
-	}
-	if err := x.Run(seg); err != nil {
+	if err := x.Run(beginSegment(x.s.opts.Timed)); err != nil {
 		return err
 	}
-	return x.Wait()
+	if err := x.Wait(); err != nil {
+		return err
+	}
+	x.submitted = 0
+	x.Clocks()
+	return nil
 }
 
 // Rehearse runs [Script] over the prepared variants and waits.
@@ -244,13 +286,14 @@ func (x *Executor) Clocks() []bench.Clocks {
 		out[i] = bench.Clocks{Submit: st.Submit, SyncWait: st.SyncWait, Host: st.Host}
 		if x.outer != nil {
 			out[i].Outer, x.outer[i] = x.outer[i], 0
+			out[i].Reads = x.s.readClock * time.Duration(x.segments+1)
 		}
 		x.replays += st.Counts.Graph
 		if i == 0 && x.submitted > 0 {
 			x.counts, x.counted = st.Counts, x.submitted
 		}
 	}
-	x.submitted = 0
+	x.submitted, x.segments = 0, 0
 	return out
 }
 
@@ -276,7 +319,7 @@ func (x *Executor) Counts() results.Counts {
 		return c
 	}
 	c.GraphNodes = map[string]int64{}
-	for _, seg := range StepSegments(x.s.opts.Timed) {
+	for _, seg := range x.s.step {
 		for kind, n := range set.Nodes(seg) {
 			c.GraphNodes[kind] += int64(n)
 		}

@@ -128,7 +128,7 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 		c.Warnings = append(c.Warnings, results.Warning{Code: "ranks_share_cores",
 			Text: "the ranks share this machine's cores, so their step times are not those of as many devices"})
 	}
-	if len(StepSegments(s.opts.Timed)) > 1 {
+	if len(s.step) > 1 {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "step_begins_epoch", Text: fmt.Sprintf(
 			"a step of variant %d, an epoch's last batch, transfers no next batch, so each timed one begins the next epoch as well: times, launches and nodes are of both",
 			s.opts.Timed)})

@@ -53,6 +53,14 @@ type Session struct {
 	order   []*Executor
 	// tableTime is what preparing the operators took.
 	tableTime time.Duration
+	step      []workloads.Segment // what a timed step submits
+	// readClock is what reading the clock that steps are timed with takes.
+	readClock time.Duration
+	// calls are run by one goroutine, which ends with the channel, and their
+	// errors come back in ended. stall ticks while the session is open.
+	calls chan func() error
+	ended chan error
+	stall *time.Ticker
 	// stuck is why the ranks were given up, running what they never finished:
 	// a diagnosis or a cancellation. They cannot be used after it.
 	stuck     error
@@ -93,7 +101,14 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		w: w, group: g, opts: o,
 		tables: make([]*walk.Table, n), feeders: make([]walk.Feeder, n), kept: make([]*walk.Snapshot, n),
 		sets: map[setKey]*capture.Set{}, made: map[results.ConfigurationKey]*Executor{},
+		step: StepSegments(o.Timed), readClock: readClock(),
+		calls: make(chan func() error), ended: make(chan error, 1), stall: time.NewTicker(o.StallAfter),
 	}
+	go func() {
+		for f := range s.calls {
+			s.ended <- f()
+		}
+	}()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -208,32 +223,36 @@ func (s *Session) each(f func(device.Rank) error) error {
 
 // await runs f, which keeps the ranks busy, and gives up on it with a
 // diagnosis if nothing moves for too long (neither submissions nor the
-// operators that streams ran last), or if the session is cancelled.
+// operators that streams ran last), or if the session is cancelled. It is part
+// of all that is timed, so it makes nothing and asks nothing until a stall is
+// due.
 func (s *Session) await(f func() error) error {
 	if s.stuck != nil {
 		return s.stuck
 	}
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	tick := time.NewTicker(s.opts.StallAfter)
-	defer tick.Stop()
+	if s.calls == nil {
+		return f() // it is closed, and f will say so
+	}
+	s.calls <- f
 	giveUp := func(why error) error {
-		s.stuck, s.abandoned = why, done
+		s.stuck, s.abandoned = why, s.ended
 		return why
 	}
-	for last := s.progress(); ; {
+	last := "" // not asked yet; what a tick before this call meant is not known
+	for {
 		select {
-		case err := <-done:
+		case err := <-s.ended:
 			return err
-		case <-tick.C:
+		case <-s.stall.C:
 			now := s.progress()
 			if now == last {
 				return giveUp(&StallError{After: s.opts.StallAfter, Ranks: s.lastOps()})
 			}
 			last = now
+			s.stall.Reset(s.opts.StallAfter)
 		case <-s.opts.Context.Done():
 			select {
-			case err := <-done:
+			case err := <-s.ended:
 				return err
 			case <-time.After(graceAfterCancel):
 				return giveUp(context.Cause(s.opts.Context))
@@ -280,16 +299,22 @@ func (e *StallError) Error() string {
 // that was given up closes itself when what its ranks were at has ended, if it
 // ever does; waiting for it would be to get stuck as well.
 func (s *Session) Close() error {
+	s.stall.Stop()
 	if s.stuck != nil {
 		done := s.abandoned
 		s.abandoned = nil
 		if done != nil {
 			go func() {
 				<-done
+				close(s.calls)
 				_ = s.group.Close() // releases graphs as well; the failure is known
 			}()
 		}
 		return nil
+	}
+	if s.calls != nil {
+		close(s.calls)
+		s.calls = nil
 	}
 	var errs []error
 	for _, set := range s.sets {

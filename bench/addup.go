@@ -21,35 +21,56 @@ const (
 // others; ok is false where there is none.
 func (c Clocks) outer() (d time.Duration, ok bool) { return max(c.Outer-c.Reads, 0), c.Outer > 0 }
 
-// outerClock holds, of each single step, the three clocks' sum and the clock
-// around them.
-type outerClock struct{ sum, outer []float64 }
-
-func (o *outerClock) add(c Clocks) {
-	if outer, ok := c.outer(); ok {
-		o.sum = append(o.sum, float64(c.Submit+c.SyncWait+c.Host))
-		o.outer = append(o.outer, float64(outer))
-	}
-}
-
-// gap is the median difference as a share of the outer clock, and in
-// nanoseconds. Medians, because an interruption may fall between the clocks.
-func (o outerClock) gap() (share, ns float64) {
-	var shares, diffs []float64
-	for i := range o.sum {
-		d := o.outer[i] - o.sum[i]
-		shares, diffs = append(shares, d/max(o.outer[i], 1)), append(diffs, d)
-	}
-	return results.Median(shares), results.Median(diffs)
-}
-
-// addUp doubts clocks that do not add up.
-func (m *measurement) addUp() {
-	for i, o := range m.outer {
-		if share, ns := o.gap(); math.Abs(share) > addUpShare && math.Abs(ns) > addUpNs {
-			m.out.Warnings = append(m.out.Warnings, results.Warning{Code: "clocks_do_not_add_up", Text: fmt.Sprintf(
-				"%s: submit time, sync wait and host time miss %.1f %% of what a clock around the submission saw; do not read them as parts of a whole",
-				m.keys[i], 100*share)})
+// addUp doubts clocks that do not add up. It looks at each process by itself.
+func (d *doubter) addUp(c *results.Configuration, _ steps) finding {
+	var shares []float64
+	gaps := gapsOf(c)
+	for _, g := range gaps {
+		if share, ns := g.median(); math.Abs(share) > addUpShare && math.Abs(ns) > addUpNs {
+			shares = append(shares, share)
 		}
 	}
+	if len(shares) == 0 {
+		return finding{}
+	}
+	return finding{fmt.Sprintf("misses %.1f %% of what a clock around a submission saw in %d of %s",
+		100*results.Median(shares), len(shares), plural(len(gaps), "process", "processes")),
+		"do not read submit time, sync wait and host time as parts of a whole"}
+}
+
+// gaps are, of each single step of a process, what the three clocks miss of the
+// outer one: as a share of it and in nanoseconds.
+type gaps struct{ shares, ns []float64 }
+
+// median is what counts, because an interruption may fall between the clocks.
+func (g gaps) median() (share, ns float64) { return results.Median(g.shares), results.Median(g.ns) }
+
+// gapsOf are a configuration's by process; none where the clocks' samples are
+// not of the same steps.
+func gapsOf(c *results.Configuration) map[int]*gaps {
+	outer := c.Metric(results.OuterTimeNs)
+	if outer == nil {
+		return nil
+	}
+	sum := make([]float64, len(outer.Samples))
+	for _, name := range []string{results.SubmitTimeNs, results.SyncWaitNs, results.HostTimeNs} {
+		part := c.Metric(name)
+		if part == nil || len(part.Samples) != len(sum) {
+			return nil
+		}
+		for i, s := range part.Samples {
+			sum[i] += s.Value
+		}
+	}
+	out := map[int]*gaps{}
+	for i, s := range outer.Samples {
+		g := out[s.Process]
+		if g == nil {
+			g = &gaps{}
+			out[s.Process] = g
+		}
+		d := s.Value - sum[i]
+		g.shares, g.ns = append(g.shares, d/max(s.Value, 1)), append(g.ns, d)
+	}
+	return out
 }

@@ -64,8 +64,6 @@ type Measured struct {
 	Configurations []results.Configuration
 	// Blocks is how many blocks of each were timed.
 	Blocks int
-	// Warnings are what only the replicate itself can see.
-	Warnings []results.Warning
 }
 
 // Measure warms every configuration up and times its blocks. The session is
@@ -115,7 +113,6 @@ type measurement struct {
 	executors []Executor
 	samples   *sampleSet
 	out       Measured
-	outer     []outerClock
 }
 
 func (m *measurement) phase(text string) { m.events(Event{Phase: text}) }
@@ -129,7 +126,6 @@ func (m *measurement) take(t Taken) {
 // blocks times all blocks, or as many as the deadline allows: always whole
 // pairs of an order and its reverse, if the plan has whole pairs.
 func (m *measurement) blocks() error {
-	m.outer = make([]outerClock, len(m.keys))
 	pair := m.clock.Now()
 	for block, order := range Order(len(m.keys), m.plan.Blocks, m.plan.Order) {
 		if block%LeastBlocks == 0 {
@@ -147,7 +143,6 @@ func (m *measurement) blocks() error {
 		}
 		m.out.Blocks++
 	}
-	m.addUp()
 	return nil
 }
 
@@ -185,7 +180,7 @@ func (m *measurement) timed(i int, x Executor, t *Taken) error {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
-		if err := m.single(i, x, t); err != nil {
+		if err := m.single(x, t); err != nil {
 			return err
 		}
 	}
@@ -230,7 +225,7 @@ func (m *measurement) backToBack(x Executor, t *Taken) error {
 
 // single times one step submitted to a drained device, and where the host's
 // time goes in it.
-func (m *measurement) single(i int, x Executor, t *Taken) error {
+func (m *measurement) single(x Executor, t *Taken) error {
 	x.Clocks()
 	begin := m.clock.Now()
 	if err := x.Submit(1); err != nil {
@@ -252,7 +247,6 @@ func (m *measurement) single(i int, x Executor, t *Taken) error {
 		if launches != nil && *launches > 0 {
 			t.add(results.LaunchCostNs, rank, perStep(c.Submit, int(*launches)))
 		}
-		m.outer[i].add(c)
 	}
 	return nil
 }

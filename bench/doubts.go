@@ -28,7 +28,7 @@ const (
 // doubtCodes are the codes of the warnings that follow from a cell's samples
 // alone.
 var doubtCodes = []string{"few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
-	"outliers", "bimodal", "processes_differ", "clocks_disagree"}
+	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up"}
 
 // doubts says what makes a cell's figures less certain, with advice that fits
 // how it was run. Configurations with the same doubt share a sentence.
@@ -42,6 +42,7 @@ func doubts(c *results.Cell, p Plan) []results.Warning {
 	d.each("bimodal", (*doubter).bimodal)
 	d.each("processes_differ", (*doubter).spread)
 	d.each("clocks_disagree", (*doubter).clocks)
+	d.each("clocks_do_not_add_up", (*doubter).addUp)
 	return d.list
 }
 

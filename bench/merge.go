@@ -15,20 +15,32 @@ func Merge(c *results.Cell, got *results.Cell, p results.Process) {
 	p.Status = results.Done
 	processes := append(c.Processes, p)
 	if len(c.Configurations) == 0 {
+		warnings := got.Warnings
 		*c = *got
+		c.Warnings = nil
+		warn(c, warnings...)
 	} else {
 		for i := range got.Configurations {
 			mergeConfiguration(c, &got.Configurations[i])
 		}
-		for _, w := range got.Warnings {
-			if !slices.ContainsFunc(c.Warnings, func(have results.Warning) bool { return have.Code == w.Code }) {
-				c.Warnings = append(c.Warnings, w)
-			}
-		}
+		warn(c, got.Warnings...)
 	}
 	c.Processes, c.Status, c.Failure = processes, results.Done, ""
 	for i := range c.Configurations {
 		settlePhases(&c.Configurations[i])
+	}
+}
+
+// warn adds what one more process warns of. What another said in the same words
+// is not repeated, but counted.
+func warn(c *results.Cell, warnings ...results.Warning) {
+	for _, w := range warnings {
+		at := slices.IndexFunc(c.Warnings, func(have results.Warning) bool { return have.Code == w.Code && have.Text == w.Text })
+		if at < 0 {
+			at = len(c.Warnings)
+			c.Warnings = append(c.Warnings, results.Warning{Code: w.Code, Text: w.Text})
+		}
+		c.Warnings[at].Processes++
 	}
 }
 
@@ -55,7 +67,7 @@ func mergeConfiguration(c *results.Cell, from *results.Configuration) {
 	to.Captures.Replays += from.Captures.Replays
 	to.Captures.Recaptures += from.Captures.Recaptures
 	if !reflect.DeepEqual(to.Counts, from.Counts) {
-		c.Warnings = append(c.Warnings, results.Warning{Code: "counts_differ", Text: to.Key.String() +
+		warn(c, results.Warning{Code: "counts_differ", Text: label(to.Key) +
 			": the processes count different launches or kernels for the same step; the record keeps the first count"})
 	}
 	for _, p := range from.Prepare {

@@ -34,8 +34,10 @@ type synthetic struct {
 	overhead time.Duration
 	why      string
 	fixed    bool // the plan's warm-up has no steps
-	// outer is what the clock around a submission adds to the others' sum.
-	outer time.Duration
+	// outer is what the clock around a submission adds to the others' sum in
+	// processes from outerFrom on.
+	outer     time.Duration
+	outerFrom int
 }
 
 // replicate is a [Run]'s Replicate: it measures in this process.
@@ -48,7 +50,7 @@ func (w *synthetic) replicate(ctx context.Context, req CellRequest) (Replicate, 
 	if err != nil {
 		return Replicate{}, err
 	}
-	return Replicate{Cell: &results.Cell{Key: req.Cell, Steps: req.Steps, Blocks: req.Blocks, Warnings: m.Warnings,
+	return Replicate{Cell: &results.Cell{Key: req.Cell, Steps: req.Steps, Blocks: req.Blocks,
 		Status: results.Done, Configurations: m.Configurations}}, nil
 }
 
@@ -104,7 +106,10 @@ func (x *syntheticExecutor) Submit(n int) error {
 		w.clock.cpu += 2 * submit
 		x.clocks.Submit += submit - submit/4
 		x.clocks.Host += submit / 4
-		x.clocks.Outer += submit + w.outer
+		x.clocks.Outer += submit
+		if x.s.process >= w.outerFrom {
+			x.clocks.Outer += w.outer
+		}
 	}
 	return nil
 }

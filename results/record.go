@@ -218,6 +218,9 @@ type ExecutionTable struct {
 type Warning struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
+	// Processes is how many processes of the cell said so; 0 for a doubt that
+	// follows from the record as a whole.
+	Processes int `json:"processes,omitempty"`
 }
 
 // Configuration is one way the cell was run.

@@ -106,7 +106,7 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 	size := s.Table().Size()
 	c := &results.Cell{
 		Key: req.Cell, Steps: req.Steps, Blocks: req.Blocks,
-		Verify: verify, Status: results.Done, Warnings: measured.Warnings,
+		Verify: verify, Status: results.Done,
 		Memory: results.Memory{ArenaBytes: s.w.ArenaBytes, PinnedBytes: s.w.PinnedBytes},
 		Atlas:  results.Atlas{Filled: size.Filled, Captured: size.Owned, Reused: size.Filled - size.Owned},
 		ExecutionTable: results.ExecutionTable{

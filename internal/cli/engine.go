@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/internal/verify"
@@ -16,7 +17,7 @@ import (
 func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 	reference := cpu.New(cpu.Options{})
 	gpu := newGPU(getenv, libraries)
-	open := func(k results.CellKey) (deviceOf, error) {
+	open := func(k results.CellKey) (device.Device, error) {
 		if k.Device == reference.Name() {
 			return reference, nil
 		}

@@ -18,8 +18,6 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
-type deviceOf = device.Device
-
 // Libraries are the files of the GPU's libraries; an empty one is searched for.
 type Libraries struct{ Driver, CuDNN, CuBLAS string }
 

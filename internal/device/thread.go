@@ -113,6 +113,25 @@ func (t *Thread) Post(f func() error) *Job {
 // Do runs f on the thread and waits; on the thread it calls f.
 func (t *Thread) Do(f func() error) error { return t.Post(f).Wait() }
 
+// Each hands f to all threads at once, the i-th thread being rank i's, and waits
+// for all. Errors are joined in rank order, each naming its rank once. It is
+// not called on one of the threads.
+func Each(threads []*Thread, f func(rank int) error) error {
+	jobs := make([]*Job, len(threads))
+	for i, t := range threads {
+		jobs[i] = t.Post(func() error { return f(i) })
+	}
+	var errs []error
+	for i, j := range jobs {
+		err := j.Wait()
+		if e, ok := err.(*OpError); err != nil && !(ok && e.Rank == i) {
+			err = fmt.Errorf("rank %d: %w", i, err)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // Here says whether the caller runs on the thread. It costs a microsecond.
 func (t *Thread) Here() bool { return goid() == t.id.Load() }
 

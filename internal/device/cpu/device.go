@@ -131,25 +131,11 @@ func (g *Group) Rank(i int) device.Rank { return g.ranks[i] }
 // on a rank's thread, and not twice at once: the ranks could then meet in
 // collectives of different calls.
 func (g *Group) Each(f func(device.Rank) error) error {
-	jobs := make([]*device.Job, len(g.ranks))
+	threads := make([]*device.Thread, len(g.ranks))
 	for i, r := range g.ranks {
-		jobs[i] = r.thread.Post(func() error { return f(r) })
+		threads[i] = r.thread
 	}
-	var errs []error
-	for i, j := range jobs {
-		if err := j.Wait(); err != nil {
-			errs = append(errs, nameRank(i, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// nameRank says whose error it is, once.
-func nameRank(i int, err error) error {
-	if e, ok := err.(*device.OpError); ok && e.Rank == i {
-		return err
-	}
-	return fmt.Errorf("rank %d: %w", i, err)
+	return device.Each(threads, func(i int) error { return f(g.ranks[i]) })
 }
 
 // Seal declares preparation finished: an operator that then asks for memory

@@ -142,17 +142,11 @@ func (g *Group) Rank(i int) device.Rank { return g.ranks[i] }
 // Each runs f on all ranks' threads at once and waits. It must not be called
 // on a rank's thread.
 func (g *Group) Each(f func(device.Rank) error) error {
-	jobs := make([]*device.Job, len(g.ranks))
+	threads := make([]*device.Thread, len(g.ranks))
 	for i, r := range g.ranks {
-		jobs[i] = r.thread.Post(func() error { return f(r) })
+		threads[i] = r.thread
 	}
-	var errs []error
-	for i, j := range jobs {
-		if err := j.Wait(); err != nil {
-			errs = append(errs, fmt.Errorf("rank %d: %w", i, err))
-		}
-	}
-	return errors.Join(errs...)
+	return device.Each(threads, func(i int) error { return f(g.ranks[i]) })
 }
 
 // Seal declares preparation finished: an operator that asks for memory the

@@ -110,7 +110,7 @@ func check(rooms []room, pkgs []pkg) []string {
 // judge says what is wrong with an import, or nothing.
 func judge(rooms []room, from room, imp string, standard bool) string {
 	if !local(imp) {
-		if slices.Contains([]string{"results", "workloads"}, from.name) && !standard {
+		if slices.Contains([]string{"results", "timeline", "workloads"}, from.name) && !standard {
 			return from.name + " uses the standard library only"
 		}
 		return ""

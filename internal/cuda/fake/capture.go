@@ -111,6 +111,9 @@ func (m *Machine) endCapture(t *thread, h uintptr, out *uintptr) code {
 		k.invalid = true
 		return captureUnmatched
 	case k.mode != modeRelaxed && k.thread != t.id:
+		// The capture is lost with it: the right thread's end finds none (401).
+		m.endOf(k)
+		m.dropGraph(k.g)
 		return captureWrongThread
 	}
 	r = success
@@ -223,6 +226,8 @@ func (m *Machine) waitEvent(t *thread, sh, eh uintptr, flags uint32) code {
 			m.submit(s, func() { it.wait() })
 		}
 		return success
+	case e.cap == nil && e.item == nil:
+		return success // never recorded: there is nothing to wait for
 	case e.cap == nil:
 		// The capture would depend on work outside it.
 		k.invalid = true
@@ -255,14 +260,17 @@ func (m *Machine) waitEvent(t *thread, sh, eh uintptr, flags uint32) code {
 }
 
 // captured is the answer to the host's question about an event that was last
-// recorded in a capture: 907.
+// recorded in a capture: 907 while it runs, which makes it invalid, and 1 after
+// its end. The latter was seen of cuEventQuery; the other questions are taken to
+// be answered alike.
 func (m *Machine) captured(e *event) code {
-	if e.cap == nil {
+	switch {
+	case e.cap == nil:
 		return success
+	case e.cap.ended:
+		return invalidValue
 	}
-	if !e.cap.ended {
-		e.cap.invalid = true
-	}
+	e.cap.invalid = true
 	return capturedEvent
 }
 

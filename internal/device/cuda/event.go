@@ -11,8 +11,8 @@ import (
 )
 
 // event implements [device.Event] with two of the driver's: an event that was
-// recorded in a capture is of no use outside it until it is recorded again
-// (907, 905), but here it must be what its last Record outside made it. Records
+// recorded in a capture is of no use outside it until it is recorded again (a
+// query gives 907 while the capture runs and 1 after it, a wait 905), but here it must be what its last Record outside made it. Records
 // and waits on each stream are laid out when it is made.
 type event struct {
 	r               *rank

@@ -35,6 +35,10 @@ type Schedule struct {
 	// Deadline is a reading of Clock after which no block begins; 0 is never.
 	// Warm-up and [LeastBlocks] are what they are all the same.
 	Deadline time.Duration
+	// Machine, if set, reads the machine under load: once, after all that is
+	// timed, while more steps of the last configuration run. It is called on a
+	// goroutine of its own.
+	Machine func() []results.Reading
 }
 
 // LeastBlocks are timed whatever the budget says: one order and its reverse.
@@ -64,6 +68,8 @@ type Measured struct {
 	Configurations []results.Configuration
 	// Blocks is how many blocks of each were timed.
 	Blocks int
+	// Readings are those of [Schedule.Machine].
+	Readings []results.Reading
 }
 
 // Measure warms every configuration up and times its blocks. The session is
@@ -100,8 +106,65 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 	for i := range keys {
 		m.describe(i)
 	}
+	if err := m.underLoad(); err != nil {
+		return nil, fmt.Errorf("read the machine under load: %w", err)
+	}
 	return &m.out, s.Restore()
 }
+
+// underLoad reads the machine while steps run. Between steps it would find
+// clocks that fall within milliseconds, and within a block it would be timed.
+// What these steps launch is in no count.
+func (m *measurement) underLoad() error {
+	if m.plan.Machine == nil || len(m.keys) == 0 {
+		return nil
+	}
+	m.phase("read the machine under load")
+	x := m.executors[len(m.executors)-1]
+	if err := m.start(x); err != nil {
+		return err
+	}
+	n := 1 // steps between waits, in the end as many as keep the device at work
+	load := func() error {
+		begin := m.clock.Now()
+		if err := x.Submit(n); err != nil {
+			return err
+		}
+		if err := x.Wait(); err != nil {
+			return err
+		}
+		if m.clock.Now()-begin < loadWait {
+			n = min(2*n, m.plan.Steps)
+		}
+		return m.ctx.Err()
+	}
+	// First the clocks come back up after what was not steps.
+	for begin := m.clock.Now(); m.clock.Now()-begin < loadBefore; {
+		if err := load(); err != nil {
+			return err
+		}
+	}
+	read := make(chan []results.Reading, 1)
+	go func() { read <- m.plan.Machine() }()
+	for {
+		select {
+		case m.out.Readings = <-read:
+			return nil
+		default:
+		}
+		if err := load(); err != nil {
+			<-read // it uses the device
+			return err
+		}
+	}
+}
+
+// Before the machine is read under load, steps run for loadBefore, with a wait
+// every loadWait or so.
+const (
+	loadBefore = 50 * time.Millisecond
+	loadWait   = 10 * time.Millisecond
+)
 
 type measurement struct {
 	ctx       context.Context

@@ -180,6 +180,47 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 	}
 }
 
+// The machine is read once, with steps running, after all that is timed: what
+// they take is in no sample.
+func TestReadUnderLoad(t *testing.T) {
+	s := &fakeSession{}
+	p := Schedule{Steps: 5, Blocks: 2, Warmup: new(3), Order: 1, Images: 8}
+	if _, err := Measure(t.Context(), s, modes("eager", "graph"), p, nil); err != nil {
+		t.Fatal(err)
+	}
+	timed := len(s.log) - 1 // without the last restore
+	s = &fakeSession{}
+	reads := 0
+	p.Machine = func() []results.Reading {
+		reads++
+		return []results.Reading{{Name: "gpu.sm_clock_hz", Value: 1}}
+	}
+	got, err := Measure(t.Context(), s, modes("eager", "graph"), p, nil)
+	if err != nil || reads != 1 || len(got.Readings) != 1 || got.Configurations[0].Metric(results.StepTimeNs).N != 2 {
+		t.Fatalf("%v, %d reads, %+v", err, reads, got)
+	}
+	load := s.log[timed:]
+	if load[0] != "restore" || load[len(load)-1] != "restore" {
+		t.Errorf("%v", load[:1])
+	}
+	most := false
+	for _, what := range load[1 : len(load)-1] {
+		if !strings.HasPrefix(what, "graph ") {
+			t.Fatalf("the load has %q", what)
+		}
+		most = most || what == "graph 5"
+	}
+	if !most {
+		t.Error("short steps were not run several at once")
+	}
+	// A step that fails ends it, and a machine that is read for long does not.
+	ctx, cancel := context.WithCancel(t.Context())
+	p.Machine = func() []results.Reading { cancel(); <-ctx.Done(); return nil }
+	if _, err := Measure(ctx, &fakeSession{}, modes("eager"), p, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
 // gcSession notes whether the collector is on wherever something is timed.
 type gcSession struct {
 	fakeSession

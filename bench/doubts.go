@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -25,10 +26,10 @@ const (
 	fewBlocks     = 4
 )
 
-// doubtCodes are the codes of the warnings that follow from a cell's samples
-// alone.
-var doubtCodes = []string{"few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
-	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up"}
+// doubtCodes are the codes of the warnings that follow from what a cell's
+// processes measured.
+var doubtCodes = append(machine.LoadCodes(), "few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
+	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up")
 
 // doubts says what makes a cell's figures less certain, with advice that fits
 // how it was run. Configurations with the same doubt share a sentence.
@@ -43,7 +44,7 @@ func doubts(c *results.Cell, p Plan) []results.Warning {
 	d.each("processes_differ", (*doubter).spread)
 	d.each("clocks_disagree", (*doubter).clocks)
 	d.each("clocks_do_not_add_up", (*doubter).addUp)
-	return d.list
+	return append(d.list, machine.UnderLoad(c.Processes)...)
 }
 
 type doubter struct {

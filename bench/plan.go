@@ -49,6 +49,8 @@ type CellRequest struct {
 	// Events, if set, is told what happens, on the goroutine that called the
 	// worker.
 	Events func(Event) `json:"-"`
+	// Machine, if set, is [Schedule.Machine].
+	Machine func() []results.Reading `json:"-"`
 }
 
 // Request is a replicate of the plan's i-th cell. Folders in the plan are

@@ -198,6 +198,9 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	}
 	c := r.cell(i)
 	p.Blocks = blocksOf(got.Cell)
+	for _, own := range got.Cell.Processes {
+		p.Readings = own.Readings
+	}
 	Merge(c, got.Cell, p)
 	c.Key = r.Plan.Cells[i]
 	Reduce(c, r.Plan)

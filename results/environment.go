@@ -1,5 +1,7 @@
 package results
 
+import "time"
+
 // Roles of an environment field in a comparison.
 const (
 	// Subject is what a comparison exists for: revision, driver, libraries.
@@ -15,6 +17,25 @@ type Environment struct {
 	Readings []Reading `json:"readings"`
 	// Calibration holds what this machine takes for known small things.
 	Calibration []Reading `json:"calibration"`
+	// Moments are the machine at the start and at the end of each session: the
+	// run's first, and one more each time it was resumed. The end of one that
+	// was killed is that of its last finished process. Empty in records that
+	// were made without.
+	Moments []Moment `json:"moments"`
+}
+
+// Whens of a moment.
+const (
+	AtStart = "start"
+	AtEnd   = "end"
+)
+
+// Moment is the machine at one time of a run, with nothing of the run at work.
+type Moment struct {
+	Session  int       `json:"session"` // 0 is the first
+	When     string    `json:"when"`    // start, end
+	Time     time.Time `json:"time"`
+	Readings []Reading `json:"readings"`
 }
 
 // EnvironmentField is one fact. An empty value means that it could not be

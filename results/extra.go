@@ -90,6 +90,10 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	r.Plan = r.Plan.withLists()
 	e := &r.Environment
 	e.Fields, e.Readings, e.Calibration = notNil(e.Fields), notNil(e.Readings), notNil(e.Calibration)
+	e.Moments = slices.Clone(notNil(e.Moments)) // the caller's stay as they are
+	for i := range e.Moments {
+		e.Moments[i].Readings = notNil(e.Moments[i].Readings)
+	}
 	return encodeWith(plain(r), r.Extra)
 }
 

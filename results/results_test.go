@@ -33,6 +33,8 @@ func sample() *Record {
 			Fields:      []EnvironmentField{{"gpu.name", "NVIDIA H200", Bed, ""}},
 			Readings:    []Reading{{"load1", "", 0.25, 1}},
 			Calibration: []Reading{},
+			Moments: []Moment{{Session: 1, When: AtEnd, Time: time.Date(2026, 7, 31, 10, 12, 0, 0, time.UTC),
+				Readings: []Reading{{"temperature.gpu", "celsius", 61, 1}}}},
 		},
 		Warnings: []Warning{{"load", "the machine is busy", 0}},
 		Cells: []Cell{{
@@ -43,7 +45,7 @@ func sample() *Record {
 			ExecutionTable: ExecutionTable{Entries: 33, Bytes: 264},
 			Warnings:       []Warning{{"noise", "the blocks differ by 12 %", 2}},
 			Status:         Done,
-			Processes:      []Process{{Index: 1, Seed: 9, Status: Done, Ns: 5, PID: 2, Blocks: 3}},
+			Processes:      []Process{{Index: 1, Seed: 9, Status: Done, Ns: 5, PID: 2, Blocks: 3, Readings: []Reading{{"gpu.sm_clock_hz", "Hz", 1.98e9, 1}}}},
 			Ratios:         []Ratio{{Metric: StepTimeNs, Base: configuration, Other: configuration, Value: 1, Interval: &Interval{0.9, 1.1, 0.95, 0.95, "t"}, Logs: []float64{0, 0.1}}},
 			Plans:          []json.RawMessage{json.RawMessage(`"a plan"`)},
 			Configurations: []Configuration{{

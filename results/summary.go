@@ -88,6 +88,9 @@ type Process struct {
 	Blocks int `json:"blocks"`
 	// Load1 is the machine's load average when it began.
 	Load1 *float64 `json:"load1"`
+	// Readings are the machine under load: while more steps of the last
+	// configuration ran, after all that was timed.
+	Readings []Reading `json:"readings,omitempty"`
 }
 
 // Warmup is how a configuration was warmed up in one process.

@@ -23,6 +23,13 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 		}
 		return gpu.open(k.Kernels)
 	}
+	readings := func(ctx context.Context, name string) []results.Reading {
+		from := machine.Local(program())
+		if name != reference.Name() {
+			from.GPU = gpu.now()
+		}
+		return machine.Now(ctx, from)
+	}
 	return Engine{
 		Devices: func() []Device {
 			return []Device{
@@ -39,8 +46,10 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 			if err != nil {
 				return nil, err
 			}
+			req.Machine = func() []results.Reading { return readings(ctx, req.Cell.Device) }
 			return worker.RunCell(ctx, dev, req)
 		},
+		Readings: readings,
 		Machine: func(ctx context.Context, d Device) results.Environment {
 			if d.Name == reference.Name() {
 				return readMachine(ctx, nil, nil)

@@ -34,6 +34,9 @@ type Env struct {
 	Program, Name string
 	// Machine reads the environment block; nil reads none.
 	Machine func(context.Context, Device) results.Environment
+	// Readings reads what changes from minute to minute of the machine as a
+	// device sees it; nil reads nothing.
+	Readings func(context.Context, string) []results.Reading
 }
 
 // Engine is what runs steps. Its fields are functions so that a test can put
@@ -48,6 +51,9 @@ type Engine struct {
 	RunCell bench.RunCell
 	// Machine reads the environment block as a device sees it.
 	Machine func(context.Context, Device) results.Environment
+	// Readings reads what changes from minute to minute as the named device
+	// sees it.
+	Readings func(context.Context, string) []results.Reading
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

@@ -74,6 +74,17 @@ func (g *gpu) environment() machine.GPU {
 	return gpuinfo.Open(g.api, g.getenv("HOME"), gpuinfo.CuDNN(g.dnn, g.noDNN), gpuinfo.CuBLAS(g.blas, g.noBLAS))
 }
 
+// now is what NVML says of the GPUs at this moment; nil where there is no
+// driver.
+func (g *gpu) now() machine.GPU {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return nil
+	}
+	return gpuinfo.OpenNow(g.api)
+}
+
 // calibrate measures what small things take on the first GPU, in about
 // [calibrate.Budget].
 func (g *gpu) calibrate() ([]results.Reading, error) {

@@ -32,7 +32,7 @@ func OS() *Env {
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, StdoutLost: lost(os.Stdout), Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Columns: columns,
 		WorkDir: dir, Now: time.Now, Engine: engine,
-		Program: self, Name: os.Args[0], Machine: engine.Machine,
+		Program: self, Name: os.Args[0], Machine: engine.Machine, Readings: engine.Readings,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -266,13 +267,14 @@ type runSession struct {
 }
 
 func (s *runSession) run(ctx context.Context) error {
+	s.moment(ctx, results.AtStart)
 	watch := newWatch(s.env, s.plan)
 	if s.resumed {
 		fmt.Fprintf(s.env.Stderr, "kept %d of %s\n", finished(s.record), count(len(s.plan.Cells)*s.plan.Processes, "replicate"))
 	}
 	r := bench.Run{
 		Plan: s.plan, Record: s.record, Dir: s.env.WorkDir, Replicate: s.env.replicate,
-		Store: s.store, Watch: watch.tell, Load: loadAverage,
+		Store: func(r *results.Record) error { s.moment(ctx, results.AtEnd); return s.store(r) }, Watch: watch.tell, Load: loadAverage,
 	}
 	err := r.Do(ctx)
 	watch.end()
@@ -284,6 +286,28 @@ func (s *runSession) run(ctx context.Context) error {
 		return shown
 	}
 	return err
+}
+
+// moment keeps how the machine is now, as the start of a new session or as the
+// end of this one, which is that of its last process so far.
+func (s *runSession) moment(ctx context.Context, when string) {
+	if s.env.Readings == nil || ctx.Err() != nil {
+		return
+	}
+	e := &s.record.Environment
+	m := results.Moment{When: when, Time: s.env.Now().UTC(), Readings: s.env.Readings(ctx, s.record.Device.Name)}
+	if last := len(e.Moments) - 1; last >= 0 {
+		m.Session = e.Moments[last].Session
+		switch {
+		case when == results.AtStart:
+			m.Session++
+		case e.Moments[last].When == results.AtEnd:
+			e.Moments = e.Moments[:last]
+		}
+	}
+	e.Moments = append(e.Moments, m)
+	s.record.Warnings = slices.DeleteFunc(s.record.Warnings, func(w results.Warning) bool { return slices.Contains(machine.HeatCodes(), w.Code) })
+	s.record.Warnings = append(s.record.Warnings, machine.Heat(e.Moments)...)
 }
 
 // store keeps the record as it is now.

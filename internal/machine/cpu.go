@@ -265,20 +265,12 @@ func (b *block) toggle(name string, inverted bool) (string, error) {
 // frequency adds what governs the clock, and the clock now.
 func (b *block) frequency() {
 	governors, drivers, hints, boosts := set{}, set{}, set{}, set{}
-	var now []float64
 	limit := 0.0
-	for _, name := range b.list(policies) {
-		if !strings.HasPrefix(name, "policy") {
-			continue
-		}
-		folder := policies + "/" + name + "/"
+	for _, folder := range b.policies() {
 		governors.add(b.word(folder + "scaling_governor"))
 		drivers.add(b.word(folder + "scaling_driver"))
 		hints.add(b.word(folder + "energy_performance_preference"))
 		boosts.add(b.toggle(folder+"boost", false))
-		if hz := b.kHz(folder + "scaling_cur_freq"); hz > 0 {
-			now = append(now, hz)
-		}
 		limit = max(limit, b.kHz(folder+"scaling_max_freq"))
 	}
 	absent := fmt.Errorf("/%s lists no policy; a virtual machine seldom has one", policies)
@@ -292,10 +284,57 @@ func (b *block) frequency() {
 	b.bed(CPULimitHz, text, absent)
 	b.boost(boosts)
 
+	now := b.policyClocks()
 	if len(now) == 0 {
 		now = b.hz
 	}
 	b.clocks(now)
+}
+
+// policies are the folders of frequency policies, one for CPUs that share a
+// clock.
+func (b *block) policies() []string {
+	var folders []string
+	for _, name := range b.list(policies) {
+		if strings.HasPrefix(name, "policy") {
+			folders = append(folders, policies+"/"+name+"/")
+		}
+	}
+	return folders
+}
+
+// policyClocks are the clocks now, by policy.
+func (b *block) policyClocks() []float64 {
+	var now []float64
+	for _, folder := range b.policies() {
+		if hz := b.kHz(folder + "scaling_cur_freq"); hz > 0 {
+			now = append(now, hz)
+		}
+	}
+	return now
+}
+
+// throttles adds how often heat has held CPUs down since the system started,
+// which x86 kernels count.
+func (b *block) throttles() {
+	sum, n := 0.0, 0
+	for _, name := range b.list(cpus) {
+		if id, ok := strings.CutPrefix(name, "cpu"); !ok || !digits(id) {
+			continue
+		}
+		for _, count := range []string{"core", "package"} {
+			text, err := b.text(cpus + "/" + name + "/thermal_throttle/" + count + "_throttle_count")
+			if err != nil {
+				continue
+			}
+			if v, err := strconv.ParseUint(text, 10, 52); err == nil {
+				sum, n = sum+float64(v), n+1
+			}
+		}
+	}
+	if n > 0 {
+		b.reading(CPUThrottles, unitCount, sum, n)
+	}
 }
 
 // boost adds whether the CPU may exceed its base clock. Where it is switched

@@ -11,6 +11,7 @@ import (
 // Thresholds of doubt.
 const (
 	hotCelsius    = 90   // most processors throttle between 95 and 105
+	hotGPUCelsius = 85   // most GPUs between 87 and 95
 	busyShare     = .5   // of the cores, as load
 	lowMemory     = .1   // of all, as available
 	coarseStepNs  = 1000 // of the clock
@@ -94,10 +95,20 @@ func (d *doubts) clockRate() {
 		d.add("battery", "the machine runs on battery, which limits its clocks; connect it to mains")
 	}
 	for _, r := range d.env.Readings {
-		if chip, ok := strings.CutPrefix(r.Name, TemperaturePrefix); ok && r.Value >= hotCelsius {
+		if chip, ok := hot(r); ok {
 			d.add("hot", "%s is at %.0f degrees Celsius and may throttle; let the machine cool down, or look at its fans", chip, r.Value)
 		}
 	}
+}
+
+// hot says which chip a reading finds near its limit, if it does.
+func hot(r results.Reading) (chip string, is bool) {
+	chip, is = strings.CutPrefix(r.Name, TemperaturePrefix)
+	limit := float64(hotCelsius)
+	if r.Name == GPUTemperature {
+		limit = hotGPUCelsius
+	}
+	return chip, is && r.Value >= limit
 }
 
 func (d *doubts) neighbours() {

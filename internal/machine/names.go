@@ -69,8 +69,12 @@ const (
 	CPUFrequencyHz    = "cpu.frequency_hz"          // median over CPUs
 	CPUFrequencyMinHz = "cpu.frequency_min_hz"      //
 	CPUFrequencyMaxHz = "cpu.frequency_max_hz"      //
+	CPUThrottles      = "cpu.throttles"             // times since the system started, over CPUs and packages
 	MemoryAvailable   = "memory.available_bytes"    //
 	TemperaturePrefix = "temperature."              // then the chip; its hottest sensor, celsius
+	GPUTemperature    = TemperaturePrefix + "gpu"   // the hottest GPU
+	GPUClockHz        = "gpu.sm_clock_hz"           // median over GPUs
+	GPUHeldPrefix     = "gpu.held."                 // then NVML's reason: GPUs whose clocks it holds down
 	callPrefix        = "call."                     // then the call; ns each
 	ClockReadNs       = "clock.read_ns"             // median
 	ClockReadP99Ns    = "clock.read_p99_ns"         //

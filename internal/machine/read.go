@@ -23,14 +23,35 @@ func Read(ctx context.Context, s Sources) results.Environment {
 	b.cgroups()
 	b.number(GoMaxProcs, s.Go.MaxProcs, nil)
 	b.variables(s.LookupEnv)
+	b.moment(s.GPU)
+	return b.env
+}
+
+// Now reads what changes from minute to minute: load, temperatures, clocks and
+// what holds them down. It takes a few milliseconds.
+func Now(ctx context.Context, s Sources) []results.Reading {
+	b := block{tree: tree{ctx, s.Root}}
+	text, _ := b.text("proc/cpuinfo")
+	b.cpuinfo = parseCPUInfo(text)
+	now := b.hz
+	if policies := b.policyClocks(); len(policies) > 0 {
+		now = policies
+	}
+	b.clocks(now)
+	b.moment(s.GPU)
+	return b.env.Readings
+}
+
+// moment adds load, temperatures and throttling.
+func (b *block) moment(g GPU) {
 	b.load()
 	b.temperatures()
-	if s.GPU != nil {
-		for _, r := range s.GPU.Readings() {
+	b.throttles()
+	if g != nil {
+		for _, r := range g.Readings() {
 			b.reading(r.Name, r.Unit, r.Value, r.N)
 		}
 	}
-	return b.env
 }
 
 // block is an environment being filled.

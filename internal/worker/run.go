@@ -98,7 +98,7 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 // schedule is the request's, on a clock that began with it.
 func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
 	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
-		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time}
+		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine}
 }
 
 // cell describes what was run.
@@ -113,6 +113,7 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 			Entries: size.Entries * s.group.Ranks(), Bytes: size.Bytes * int64(s.group.Ranks()),
 		},
 		Configurations: measured.Configurations,
+		Processes:      []results.Process{{Index: req.Process, Readings: measured.Readings}},
 	}
 	if req.Warmup != nil {
 		c.Warmup = *req.Warmup

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,10 +36,10 @@ const (
 	// FilePrefix stands before a library and a part of it: file.cudnn.libcudnn_ops.
 	FilePrefix = "file."
 
-	SMClockHz     = "gpu.sm_clock_hz"     // now, median over GPUs
+	SMClockHz     = machine.GPUClockHz    // now, median over GPUs
 	MemoryClockHz = "gpu.memory_clock_hz" // now, median over GPUs
 	PowerW        = "gpu.power_w"         // now, largest
-	Temperature   = machine.TemperaturePrefix + "gpu"
+	Temperature   = machine.GPUTemperature
 	Busy          = "gpu.busy"        // ratio of the last sample period, largest
 	MemoryUsed    = "gpu.memory_used" // bytes, largest
 	Throttled     = "gpu.throttled"   // GPUs that are held down now
@@ -123,6 +124,39 @@ func Open(api *driver.API, home string, libraries ...Library) *Info {
 	i := Read(s)
 	_ = s.NVML.Close() // everything was read
 	return i
+}
+
+// OpenNow opens what [Now] wants of NVML, and reads. It has no figures where
+// there is no NVML.
+func OpenNow(api *driver.API) *Info {
+	s := Sources{Driver: api}
+	if s.NVML, s.NoNVML = nvml.Open(""); s.NoNVML != nil {
+		return &Info{}
+	}
+	i := Now(s)
+	_ = s.NVML.Close() // everything was read
+	return i
+}
+
+// Now reads the figures of the moment alone.
+func Now(s Sources) *Info {
+	r := reader{s: s}
+	n, err := s.Driver.DeviceGetCount()
+	if err != nil {
+		return &r.Info
+	}
+	now := moment{}
+	for i := range n {
+		dev, err := s.Driver.DeviceGet(i)
+		if err != nil {
+			continue
+		}
+		if snapshot, err := r.snapshot(dev); err == nil {
+			now.add(snapshot)
+		}
+	}
+	r.readings = now.readings()
+	return &r.Info
 }
 
 // Info is what was read; it implements [machine.GPU].
@@ -319,6 +353,7 @@ func onOff(b bool) string {
 // moment collects what changes.
 type moment struct {
 	sm, mem, power, temperature, busy, used, throttled []float64
+	held                                               map[nvml.Reasons]int // GPUs, by a single reason
 }
 
 func (m *moment) add(s nvml.Snapshot) {
@@ -334,8 +369,14 @@ func (m *moment) add(s nvml.Snapshot) {
 	put(&m.busy, float64(s.Utilisation.Value.GPU)/100, s.Utilisation.OK())
 	put(&m.used, float64(s.Memory.Value.Used), s.Memory.OK())
 	held := 0.0
-	if s.Reasons.Value.Throttled() {
-		held = 1
+	for bit := nvml.Reasons(1); bit != 0; bit <<= 1 {
+		if reason := s.Reasons.Value & bit; s.Reasons.OK() && reason.Throttled() {
+			held = 1
+			if m.held == nil {
+				m.held = map[nvml.Reasons]int{}
+			}
+			m.held[reason]++
+		}
 	}
 	put(&m.throttled, held, s.Reasons.OK())
 }
@@ -364,6 +405,10 @@ func (m *moment) readings() []results.Reading {
 		if len(c.values) > 0 {
 			out = append(out, results.Reading{Name: c.name, Unit: c.unit, Value: c.over(c.values), N: len(c.values)})
 		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(m.held)) {
+		out = append(out, results.Reading{Name: machine.GPUHeldPrefix + reason.String(), Unit: "count",
+			Value: float64(m.held[reason]), N: len(m.throttled)})
 	}
 	return out
 }

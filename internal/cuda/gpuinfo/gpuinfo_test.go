@@ -120,6 +120,57 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// Now says what holds which GPUs down, each reason by itself, and leaves the
+// rest out. Idleness and chosen clocks hold nothing down.
+func TestNow(t *testing.T) {
+	m := fake.H200(3)
+	g := m.NVML()
+	g.GPUs[0].Reasons = uint64(nvml.GPUIdle | nvml.ApplicationsClocks | nvml.SyncBoost | nvml.DisplayClock)
+	g.GPUs[1].Reasons = uint64(nvml.HWSlowdown | nvml.HWThermalSlowdown)
+	g.GPUs[2].Reasons, g.GPUs[2].Temperature, g.GPUs[2].SMClock = uint64(nvml.HWThermalSlowdown|nvml.HWPowerBrake), 91, 1410
+	s := sources(t, m, g)
+	i := Now(s)
+	if len(i.Fields()) != 0 {
+		t.Errorf("fields %+v", i.Fields())
+	}
+	got := map[string]results.Reading{}
+	for _, r := range i.Readings() {
+		got[r.Name] = r
+	}
+	for name, want := range map[string]float64{
+		SMClockHz: 345e6, Temperature: 91, Throttled: 2,
+		machine.GPUHeldPrefix + "hw_thermal_slowdown": 2, machine.GPUHeldPrefix + "hw_slowdown": 1, machine.GPUHeldPrefix + "hw_power_brake": 1,
+	} {
+		if r := got[name]; r.Value != want || r.N != 3 {
+			t.Errorf("%s: %+v, want %v of 3", name, r, want)
+		}
+	}
+	if len(got) != 10 { // and memory clock, power, busy and memory used
+		t.Errorf("%d readings: %+v", len(got), got)
+	}
+	// Each of NVML's names that holds a GPU down has advice.
+	for _, r := range []nvml.Reasons{nvml.SWPowerCap, nvml.HWSlowdown, nvml.SWThermalSlowdown, nvml.HWThermalSlowdown, nvml.HWPowerBrake} {
+		g.GPUs[0].Reasons, g.GPUs[1].Reasons, g.GPUs[2].Reasons = uint64(r), 0, 0
+		w := machine.UnderLoad([]results.Process{{Status: results.Done, Readings: Now(s).Readings()}})
+		if len(w) != 1 || !strings.Contains(w[0].Text, "by "+r.String()+" in 1 of 1") {
+			t.Errorf("%s: %+v", r, w)
+		}
+	}
+	g.Codes = map[string]uint32{"nvmlDeviceGetCurrentClocksEventReasons": 3, "nvmlDeviceGetCurrentClocksThrottleReasons": 3}
+	for _, r := range Now(s).Readings() {
+		if r.Name == Throttled || strings.HasPrefix(r.Name, machine.GPUHeldPrefix) {
+			t.Errorf("where NVML does not say: %+v", r)
+		}
+	}
+	if got := Now(Sources{Driver: s.Driver, NoNVML: errors.New("no NVML")}).Readings(); len(got) != 0 {
+		t.Errorf("without NVML: %+v", got)
+	}
+	m.Fail(fake.Fault{Call: "cuDeviceGetCount", Code: 999})
+	if got := Now(s).Readings(); len(got) != 0 {
+		t.Errorf("without a count: %+v", got)
+	}
+}
+
 func TestDifferentGPUs(t *testing.T) {
 	m := fake.H200(2)
 	m.GPUs[1].Name = "NVIDIA H100"

@@ -224,14 +224,15 @@ type sortable struct {
 
 // compareTied orders ops that began and ended together. The first of them is
 // who ends the gap before it, so the order must not be the recording's: the one
-// that was launched first comes first, and one without a launch last.
+// that was launched first comes first, and before it one without a launch, which
+// as a rule was launched before the recording began.
 func (x *Index) compareTied(a, b int32) int {
 	p, q := x.Launch[a], x.Launch[b]
 	switch {
 	case p == None && q != None:
-		return 1
-	case p != None && q == None:
 		return -1
+	case p != None && q == None:
+		return 1
 	case p != None:
 		if c := x.compareCalls(p, q); c != 0 {
 			return c

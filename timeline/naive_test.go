@@ -60,7 +60,7 @@ func sweepNaive(t *timeline.Timeline, w timeline.Window, belongs func(timeline.O
 		}
 		la, lb := naiveLaunch(t, a), naiveLaunch(t, b)
 		if la == timeline.None || lb == timeline.None {
-			return la != timeline.None && lb == timeline.None
+			return la == timeline.None && lb != timeline.None
 		}
 		c, d := t.Calls[la], t.Calls[lb]
 		if c.StartNs != d.StartNs {

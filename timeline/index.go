@@ -76,20 +76,20 @@ func (x *Index) link() {
 	for i, s := range t.Names {
 		launching[i] = namesLaunch(s)
 	}
-	byCorrelation := make(map[int64]int32, len(t.Calls))
+	launches := newNumbers(t) // by correlation: the call's index and 1
 	for i := range t.Calls {
 		c := &t.Calls[i]
 		if c.Correlation == 0 {
 			continue
 		}
-		if old, ok := byCorrelation[c.Correlation]; !ok || x.before(launching, int32(i), old) {
-			byCorrelation[c.Correlation] = int32(i)
+		if old := launches.get(c.Correlation); old == 0 || x.before(launching, int32(i), old-1) {
+			launches.set(c.Correlation, int32(i)+1)
 		}
 	}
 	for i := range t.Ops {
 		x.Launch[i] = None
 		if k := t.Ops[i].Correlation; k != 0 {
-			if c, ok := byCorrelation[k]; ok {
+			if c := launches.get(k) - 1; c >= 0 {
 				x.Launch[i] = c
 				x.OpsOf[c]++
 			}
@@ -208,12 +208,12 @@ func (x *Index) order() {
 			x.streams[s2].ops = append(x.streams[s2].ops, s.op)
 		}
 	}
-	seen := make(map[int64]struct{}, len(t.Calls))
-	for i := range x.devices {
-		x.devices[i].fill(x, seen)
-	}
-	for i := range x.streams {
-		x.streams[i].fill(x, seen)
+	seen, lanes := newNumbers(t), int32(0)
+	for _, kind := range [][]lane{x.devices, x.streams} {
+		for i := range kind {
+			lanes++
+			kind[i].fill(x, seen, lanes)
+		}
 	}
 }
 
@@ -241,18 +241,29 @@ func (x *Index) compareTied(a, b int32) int {
 	return strings.Compare(x.T.Text(x.T.Ops[a].Name), x.T.Text(x.T.Ops[b].Name))
 }
 
-// fill finds what ops cover and the gaps between. seen is scratch.
-func (l *lane) fill(x *Index, seen map[int64]struct{}) {
-	clear(seen)
+// fill finds what ops cover and the gaps between. seen has for each correlation
+// the number of the last lane with an op of it; number is this one's.
+func (l *lane) fill(x *Index, seen *numbers, number int32) {
 	l.later = make([]bool, len(l.ops))
+	gaps := 0
+	for i, end := 0, int64(math.MinInt64); i < len(l.ops); i++ {
+		o := &x.T.Ops[l.ops[i]]
+		if o.StartNs > end && i > 0 {
+			gaps++
+		}
+		end = max(end, o.EndNs)
+	}
+	if len(l.ops) > 0 {
+		l.busy, l.gaps = make([]Window, 0, gaps+1), make([]Gap, 0, gaps)
+	}
 	var last int32 = None // the op that ended last so far
 	for i, op := range l.ops {
 		o := &x.T.Ops[op]
 		if o.Correlation != 0 {
-			if _, ok := seen[o.Correlation]; ok {
+			if seen.get(o.Correlation) == number {
 				l.later[i] = true
 			} else {
-				seen[o.Correlation] = struct{}{}
+				seen.set(o.Correlation, number)
 			}
 		}
 		switch n := len(l.busy); {

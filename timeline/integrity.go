@@ -49,7 +49,7 @@ func (x *Index) Integrity(device int32) Integrity {
 			}
 		}
 	}
-	perCall := map[int32]int{}
+	perCall := make([]int, len(t.Calls))
 	alike := map[Op]bool{}
 	l := &x.devices[device]
 	for i, op := range l.ops {
@@ -85,8 +85,10 @@ func (x *Index) Integrity(device int32) Integrity {
 			clear(alike)
 		}
 	}
-	g.Launches = len(perCall)
 	for _, n := range perCall {
+		if n > 0 {
+			g.Launches++
+		}
 		g.MaxOpsPerLaunch = max(g.MaxOpsPerLaunch, n)
 	}
 	for s := range t.Streams {

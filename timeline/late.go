@@ -73,26 +73,39 @@ func (x *Index) watch() {
 			launches[th] = true
 		}
 	}
+	// each tells of every interval of a launching thread. It runs twice, to
+	// count and to collect: growing would take twice the memory.
+	each := func(tell func(thread int32, from, to int64, d doing)) {
+		has := func(thread int32, from, to int64) bool {
+			return thread >= 0 && int(thread) < len(launches) && launches[thread] && to > from
+		}
+		for i := range t.Calls {
+			if c := &t.Calls[i]; has(c.Thread, c.StartNs, c.EndNs) {
+				d := doingCall
+				if c.Class == CallSync {
+					d = doingSync
+				}
+				tell(c.Thread, c.StartNs, c.EndNs, d)
+			}
+		}
+		for i := range t.Ranges {
+			r := &t.Ranges[i]
+			if d, ok := doingOf(r.Class); ok && has(r.Thread, r.StartNs, r.EndNs) {
+				tell(r.Thread, r.StartNs, r.EndNs, d)
+			}
+		}
+	}
+	counts := make([]int, len(t.Threads))
+	each(func(thread int32, _, _ int64, _ doing) { counts[thread] += 2 })
 	edges := make([][]edge, len(t.Threads))
-	add := func(thread int32, from, to int64, d doing) {
-		if thread >= 0 && int(thread) < len(launches) && launches[thread] && to > from {
-			edges[thread] = append(edges[thread], edge{from, d, 1}, edge{to, d, -1})
+	for i, n := range counts {
+		if n > 0 {
+			edges[i] = make([]edge, 0, n)
 		}
 	}
-	for i := range t.Calls {
-		c := &t.Calls[i]
-		d := doingCall
-		if c.Class == CallSync {
-			d = doingSync
-		}
-		add(c.Thread, c.StartNs, c.EndNs, d)
-	}
-	for i := range t.Ranges {
-		r := &t.Ranges[i]
-		if d, ok := doingOf(r.Class); ok {
-			add(r.Thread, r.StartNs, r.EndNs, d)
-		}
-	}
+	each(func(thread int32, from, to int64, d doing) {
+		edges[thread] = append(edges[thread], edge{from, d, 1}, edge{to, d, -1})
+	})
 	x.threads = make([]activity, len(t.Threads))
 	for i, e := range edges {
 		x.threads[i] = sweep(e)

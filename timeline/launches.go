@@ -37,10 +37,10 @@ func (c CallClass) launches() bool {
 // a correlation that launched something.
 func (x *Index) LaunchStats(w Window) LaunchStats {
 	t := x.T
-	chosen := make(map[int64]struct{}, len(t.Calls))
+	chosen := newNumbers(t)
 	for i := range t.Calls {
 		if x.OpsOf[i] > 0 {
-			chosen[t.Calls[i].Correlation] = struct{}{}
+			chosen.set(t.Calls[i].Correlation, 1)
 		}
 	}
 	byName := map[string]*callSum{}
@@ -55,7 +55,7 @@ func (x *Index) LaunchStats(w Window) LaunchStats {
 			syncs.add(c, 0)
 		}
 		if x.OpsOf[i] == 0 {
-			if _, nested := chosen[c.Correlation]; nested && c.Correlation != 0 || !c.Class.launches() {
+			if nested := chosen.get(c.Correlation) != 0; nested || !c.Class.launches() {
 				continue
 			}
 		}

@@ -27,7 +27,10 @@ func (x *Index) Shares(device int32, w Window, pick func(*Range) bool) (shares [
 	}
 	t, l := x.T, &x.devices[device]
 	from, to := x.starting(l, w)
-	ops := map[int32]*Share{} // by call
+	ops := make([]struct { // by call
+		n  int
+		ns int64
+	}, len(t.Calls))
 	for _, op := range l.ops[from:to] {
 		o, c := &t.Ops[op], x.Launch[op]
 		n := o.EndNs - o.StartNs
@@ -39,18 +42,15 @@ func (x *Index) Shares(device int32, w Window, pick func(*Range) bool) (shares [
 			}
 			continue
 		}
-		s := ops[c]
-		if s == nil {
-			s = &Share{}
-			ops[c] = s
-		}
-		s.Ops++
-		s.GPUNs += n
+		ops[c].n++
+		ops[c].ns += n
 	}
 	calls := make([][]int32, len(t.Threads))
 	for c := range ops {
-		th := t.Calls[c].Thread
-		calls[th] = append(calls[th], c)
+		if ops[c].n > 0 {
+			th := t.Calls[c].Thread
+			calls[th] = append(calls[th], int32(c))
+		}
 	}
 	ranges := make([][]int32, len(t.Threads))
 	for i := range t.Ranges {
@@ -62,15 +62,16 @@ func (x *Index) Shares(device int32, w Window, pick func(*Range) bool) (shares [
 	type key struct{ name, domain string }
 	byName := map[key]*Share{}
 	for th := range calls {
+		var counted []key // a name once, however deep it recurs
 		x.walkRanges(calls[th], ranges[th], func(call int32, open []int32) {
 			s := ops[call]
+			counted = counted[:0]
 			if len(open) == 0 {
 				rest.Launches++
-				rest.Ops += s.Ops
-				rest.GPUNs += s.GPUNs
+				rest.Ops += s.n
+				rest.GPUNs += s.ns
 				return
 			}
-			var counted []key // a name once, however deep it recurs
 			for i := len(open) - 1; i >= 0; i-- {
 				r := &t.Ranges[open[i]]
 				k := key{t.Text(r.Name), t.Text(r.Domain)}
@@ -84,10 +85,10 @@ func (x *Index) Shares(device int32, w Window, pick func(*Range) bool) (shares [
 					byName[k] = sh
 				}
 				sh.Launches++
-				sh.Ops += s.Ops
-				sh.GPUNs += s.GPUNs
+				sh.Ops += s.n
+				sh.GPUNs += s.ns
 				if i == len(open)-1 {
-					sh.SelfNs += s.GPUNs
+					sh.SelfNs += s.ns
 				}
 			}
 		})
@@ -185,7 +186,9 @@ type Surroundings struct {
 // gap, so n is to be what a reader reads.
 func (x *Index) TopGaps(device int32, w Window, n int) []Surroundings {
 	gaps := slices.Clone(x.DeviceGaps(device, w))
-	slices.SortStableFunc(gaps, func(a, b Gap) int { return cmp.Compare(b.Ns(), a.Ns()) })
+	slices.SortFunc(gaps, func(a, b Gap) int {
+		return cmp.Or(cmp.Compare(b.Ns(), a.Ns()), cmp.Compare(a.FromNs, b.FromNs))
+	})
 	gaps = gaps[:min(max(n, 0), len(gaps))]
 	out := make([]Surroundings, len(gaps))
 	byThread := map[int32][]int{}

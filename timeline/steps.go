@@ -60,7 +60,7 @@ func (x *Index) Steps(device int32) []Step {
 		}
 		steps = append(steps, Step{Name: t.Text(r.Name), Host: Window{r.StartNs, r.EndNs}})
 	}
-	counted := make(map[int32]bool)
+	counted := make([]bool, len(t.Calls))
 	for _, op := range l.ops {
 		c := x.Launch[op]
 		if c == None {

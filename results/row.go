@@ -14,11 +14,12 @@ type RowKey struct {
 }
 
 // String is the row's name: a path without blanks, which tells any two rows
-// apart. It begins with workload, batch and gpus and ends with mode, sync,
-// control and metric. Between them stands what is not the default; on the CPU
-// that includes its only launcher and its kernels.
+// apart that differ in what they run. It begins with workload, batch and gpus
+// and ends with mode, sync, control and metric. Between them stands what is not
+// the default; a last batch as large as others is, and on the CPU its only
+// launcher.
 //
-//	resnet50/batch=32/gpus=1/precision=amp/device=cuda/kernels=cudnn/step/inside/device/step_time_ns
+//	resnet50/batch=32/gpus=1/precision=amp/resolution=224/device=cuda/kernels=cudnn/step/inside/device/step_time_ns
 func (k RowKey) String() string {
 	var b strings.Builder
 	part := func(name, value string) {
@@ -45,6 +46,17 @@ func (k RowKey) String() string {
 			part(name, "true")
 		}
 	}
+	// pair is left out where both are 0 or usual.
+	pair := func(name string, first, second, usual int) {
+		switch {
+		case (first == 0 || first == usual) && (second == 0 || second == usual):
+		case first == second:
+			part(name, strconv.Itoa(first))
+		default:
+			part(name, strconv.Itoa(first))
+			b.WriteString("," + strconv.Itoa(second)) // part would escape the comma
+		}
+	}
 	c, usual := k.Cell, DefaultCellKey()
 	part("", c.Workload)
 	part("batch", strconv.Itoa(c.Batch))
@@ -56,10 +68,8 @@ func (k RowKey) String() string {
 		part("smoothing", strconv.FormatFloat(c.Smoothing, 'g', -1, 64))
 	}
 	flag("frozen", c.Frozen)
-	number("begin", int64(c.Resolution.Begin), 0)
-	number("final", int64(c.Resolution.Final), 0)
-	number("last_batch", int64(c.LastBatch.Train), 0)
-	number("last_val_batch", int64(c.LastBatch.Val), 0)
+	pair("resolution", c.Resolution.Begin, c.Resolution.Final, 0)
+	pair("last_batch", c.LastBatch.Train, c.LastBatch.Val, c.Batch)
 	number("variant", int64(c.Variant), int64(usual.Variant))
 	text("device", c.Device, usual.Device)
 	x, plain := k.Configuration, DefaultConfigurationKey()

@@ -22,6 +22,12 @@ func TestRowKeyString(t *testing.T) {
 			k.Cell.Device, k.Cell.Kernels, k.Cell.Precision = "cuda", "cudnn", "amp"
 			k.Configuration = ConfigurationKey{"step", "inside", "device", "purego", "threads", 0}
 		}, "resnet20-cifar/batch=4/gpus=1/precision=amp/device=cuda/kernels=cudnn/step/inside/device/step_time_ns"},
+		{"as a run writes it", func(k *RowKey) {
+			k.Cell.Resolution, k.Cell.LastBatch = Resolution{32, 32}, LastBatch{4, 4}
+		}, "resnet20-cifar/batch=4/gpus=1/resolution=32/eager/event/device/step_time_ns"},
+		{"two resolutions and a short last batch", func(k *RowKey) {
+			k.Cell.Resolution, k.Cell.LastBatch = Resolution{24, 32}, LastBatch{3, 4}
+		}, "resnet20-cifar/batch=4/gpus=1/resolution=24,32/last_batch=3,4/eager/event/device/step_time_ns"},
 		{"a name with a separator", func(k *RowKey) { k.Cell.Workload = "a/b c" }, "a%2Fb%20c/batch=4/gpus=1/eager/event/device/step_time_ns"},
 	}
 	for _, c := range cases {

@@ -96,8 +96,8 @@ func drawn(rng *rand.Rand) []Row {
 		spread, ties := []float64{.001, .003, .01, .03}[rng.IntN(4)], rng.IntN(3) == 0
 		side := func(shift float64) [][]float64 {
 			var out [][]float64
-			n := 3 + rng.IntN(6)
-			for range 1 + rng.IntN(4) {
+			n := 3 + rng.IntN(5)
+			for range 1 + rng.IntN(3) {
 				var one []float64
 				for range n {
 					v := 1e6 * (1 + shift + spread*rng.NormFloat64())

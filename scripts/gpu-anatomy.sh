@@ -20,11 +20,12 @@ for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
 	[ -d "$dir" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} TRBENCH_GPU=1
-export TRBENCH_ANATOMY_BUDGET=${BUDGET:-200}
-few=base,pdl,serial,hazards,hazards+pdl,hazards+one+pdl
-export TRBENCH_ANATOMY=${CELLS:-resnet18-cifar:16 resnet50:64 resnet18-cifar:256:$few resnet50:256:$few}
+export TRBENCH_ANATOMY_BUDGET=${BUDGET:-170}
+few=base,serial+pdl,hazards,hazards+pdl,hazards+one+pdl
+most=base,pdl,serial,serial+pdl,hazards,hazards+pdl,one,hazards+one+pdl
+export TRBENCH_ANATOMY=${CELLS:-resnet18-cifar:16 resnet50:64:$most resnet50:256:$few resnet18-cifar:256:$few}
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu --format=csv,noheader
-build/anatomy/cuda.test -test.run '^TestAnatomy$' -test.v -test.timeout "${LIMIT:-420}s" >"$OUT/anatomy.log" 2>&1
+build/anatomy/cuda.test -test.run '^TestAnatomy$' -test.v -test.timeout "${LIMIT:-290}s" >"$OUT/anatomy.log" 2>&1
 rc=$?
 grep -E '^(---|    ---|panic|fatal)|_test.go:|FAILED|NOT RUN|plans chosen' "$OUT/anatomy.log" | cut -c1-300 | head -40
 for table in T3 T2 T1; do

@@ -127,6 +127,14 @@ func (p Plan) Validate(l Limits) error {
 			return err
 		}
 	}
+	for _, k := range p.Configurations {
+		if p.Processes == 0 {
+			break // nothing is run: a command that only looks at cells
+		}
+		if err := validateConfiguration(k, l.Device); err != nil {
+			return err
+		}
+	}
 	return p.validateSize()
 }
 
@@ -170,6 +178,9 @@ func (p Plan) validateCounts() error {
 			return &InputError{Name: n.flag, Reason: fmt.Sprintf("must be at most %d, not %d", n.max, n.value)}
 		}
 	}
+	if p.BudgetNs > MaxBudget.Nanoseconds() {
+		return &InputError{Name: "--budget", Reason: fmt.Sprintf("must be at most %v, not %v", MaxBudget, time.Duration(p.BudgetNs))}
+	}
 	if p.Processes < 0 || p.Blocks < 0 || p.Single < 0 || p.WarmupCap < 0 || p.BudgetNs < 0 {
 		return &InputError{Name: "the plan", Reason: "has a negative count"}
 	}
@@ -177,6 +188,12 @@ func (p Plan) validateCounts() error {
 }
 
 func validateCell(c results.CellKey, l Limits) error {
+	switch {
+	case c.Device != l.Device:
+		return &InputError{Name: "the plan", Reason: fmt.Sprintf("has a cell for device %q, and this is device %s", c.Device, l.Device)}
+	case c.Variant < 0 || c.Variant > 5:
+		return &InputError{Name: "--variants", Reason: fmt.Sprintf("must be 0 to 5, not %d", c.Variant)}
+	}
 	for _, n := range []struct {
 		flag       string
 		value, max int
@@ -223,6 +240,11 @@ const (
 	MaxSteps     = results.MaxSteps
 	MaxBlocks    = results.MaxBlocks
 	MaxProcesses = results.MaxProcesses
+	// MaxDispatchNs is a thousand times what a framework takes for a call. A
+	// step has hundreds of them.
+	MaxDispatchNs = 10_000_000
+	// MaxBudget is longer than anything that anybody waits for.
+	MaxBudget = 30 * 24 * time.Hour
 )
 
 // MaxBatch is the largest batch a workload is built for.

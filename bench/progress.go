@@ -20,8 +20,9 @@ type Progress struct {
 	// the rest will take at this pace, 0 while it is not known.
 	Done float64
 	Left time.Duration
-	// CellDone says that the cell is finished.
-	CellDone bool
+	// CellDone says that the cell is finished, Kept that the record held all of
+	// it already.
+	CellDone, Kept bool
 }
 
 // Estimate is a configuration's step time so far: the median of all blocks.
@@ -39,14 +40,16 @@ const prepareBlocks = 3
 type watcher struct {
 	run        *Run
 	now        Progress
-	steps      [][]float64 // of the current cell, by configuration
+	cell       int         // whose steps are kept; -1 for none
+	steps      [][]float64 // of that cell, by configuration
+	ran        bool        // a replicate of it
 	total, sum float64
 	before     float64 // of sum, replicates that are over
 	resumed    float64 // of sum, what was done when the run began
 }
 
 func newWatcher(r *Run) *watcher {
-	w := &watcher{run: r}
+	w := &watcher{run: r, cell: -1}
 	w.now.Cells, w.now.Processes = len(r.Plan.Cells), r.Plan.Processes
 	at := map[results.CellKey]int{}
 	for i, k := range r.Plan.Cells {
@@ -73,9 +76,10 @@ func (w *watcher) whole(i int) float64 {
 
 // replicate begins one and returns what is to be told its events.
 func (w *watcher) replicate(i, process int) func(Event) {
-	if w.now.Cell != i || w.steps == nil {
-		w.steps = make([][]float64, len(w.run.Plan.Configurations))
+	if w.cell != i {
+		w.take(i)
 	}
+	w.ran = true
 	w.now.Cell, w.now.Process, w.now.Key = i, process, w.run.Plan.Cells[i]
 	// What was counted of replicates before may be less than they were.
 	w.sum = w.before
@@ -97,6 +101,27 @@ func (w *watcher) replicate(i, process int) func(Event) {
 	}
 }
 
+// take turns to a cell and begins with what the record holds of it.
+func (w *watcher) take(i int) {
+	w.ran = w.ran && w.cell == i
+	w.cell, w.steps = i, make([][]float64, len(w.run.Plan.Configurations))
+	c := w.run.lookup(i)
+	if c == nil {
+		return
+	}
+	for j, k := range w.run.Plan.Configurations {
+		x := findConfiguration(c, func(have results.ConfigurationKey) bool { return have == k })
+		if x == nil {
+			continue
+		}
+		if m := x.Metric(results.StepTimeNs); m != nil {
+			for _, s := range m.Samples {
+				w.steps[j] = append(w.steps[j], s.Value)
+			}
+		}
+	}
+}
+
 // note keeps a block's step time for the estimates.
 func (w *watcher) note(t *Taken) {
 	if t.Configuration < 0 || t.Configuration >= len(w.steps) {
@@ -110,10 +135,11 @@ func (w *watcher) note(t *Taken) {
 }
 
 func (w *watcher) cellDone(i int) {
-	w.now.Cell, w.now.Key, w.now.CellDone = i, w.run.Plan.Cells[i], true
+	w.take(i) // what a failed replicate took is not in the record
+	w.now.Cell, w.now.Key, w.now.CellDone, w.now.Kept = i, w.run.Plan.Cells[i], true, !w.ran
 	w.sum = w.before
 	w.tell("done")
-	w.now.CellDone = false
+	w.now.CellDone, w.now.Kept = false, false
 }
 
 func (w *watcher) tell(phase string) {

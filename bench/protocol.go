@@ -2,15 +2,20 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -214,41 +219,99 @@ func listen(in io.Reader, req CellRequest) (answer, error) {
 	}
 }
 
-// tail keeps the end of what is written to it, and the line in which a Go
-// program says why it dies: the stack traces after it may be long.
+// tail keeps the end of what is written to it, as lines, and the line in which a
+// Go program says why it dies: the stack traces after it may be long.
 type tail struct {
-	kept  []byte
+	now   line     // not ended yet
+	lines []string // the last ones, none empty
 	cause string
 }
 
-const tailBytes = 2048
+// tailLines of stderr are kept in a record; beforeSignal of them stand before a
+// signal's name, since what aborts says why first.
+const (
+	tailLines    = 6
+	beforeSignal = 2
+)
+
+// deaths begin the line in which Go's runtime says why the program dies.
+var deaths = regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z0-9]+: )`)
 
 func (t *tail) Write(b []byte) (int, error) {
-	for line := range strings.Lines(string(b)) {
-		if t.cause == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {
-			t.cause = strings.TrimSpace(line)
+	for rest := b; len(rest) > 0; {
+		at := bytes.IndexAny(rest, "\r\n") // a progress bar's lines end in \r
+		if at < 0 {
+			t.now.add(rest)
+			break
 		}
-	}
-	t.kept = append(t.kept, b...)
-	if over := len(t.kept) - tailBytes; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
+		t.now.add(rest[:at])
+		t.end()
+		rest = rest[at+1:]
 	}
 	return len(b), nil
 }
 
-// String is the cause, or else the last lines, as one line.
-func (t *tail) String() string {
-	if t.cause != "" {
-		return t.cause
+// end ends a line.
+func (t *tail) end() {
+	text := t.now.String()
+	t.now = line{}
+	if text == "" {
+		return
 	}
-	var lines []string
-	for line := range strings.Lines(string(t.kept)) {
-		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, line)
+	if t.cause == "" && deaths.MatchString(text) {
+		before := t.lines[max(0, len(t.lines)-beforeSignal):]
+		if !strings.HasPrefix(text, "SIG") {
+			before = nil
 		}
+		t.cause = strings.Join(append(slices.Clone(before), text), " | ")
 	}
-	return strings.Join(lines[max(0, len(lines)-tailLines):], " | ")
+	t.lines = append(t.lines, text)
+	t.lines = t.lines[max(0, len(t.lines)-tailLines):]
 }
 
-// tailLines of stderr are kept in a record.
-const tailLines = 6
+// String is the cause, or else the last lines, as one line.
+func (t *tail) String() string {
+	done := tail{now: t.now, lines: slices.Clone(t.lines), cause: t.cause}
+	done.end() // what has no newline yet
+	if done.cause != "" {
+		return done.cause
+	}
+	return strings.Join(done.lines, " | ")
+}
+
+// line is one of any length, of which begin and end are kept.
+type line struct {
+	head, last []byte
+	cut        bool // something between them is gone
+}
+
+// lineBytes are kept of each end of a line.
+const lineBytes = 256
+
+func (l *line) add(b []byte) {
+	if n := min(lineBytes-len(l.head), len(b)); n > 0 {
+		l.head, b = append(l.head, b[:n]...), b[n:]
+	}
+	if over := len(b) - lineBytes; over > 0 {
+		b, l.cut, l.last = b[over:], true, nil
+	}
+	l.last = append(l.last, b...)
+	if over := len(l.last) - lineBytes; over > 0 {
+		l.last, l.cut = slices.Clone(l.last[over:]), true
+	}
+}
+
+// String is printable text in one line: what is not stands as a space.
+func (l *line) String() string {
+	text := string(l.head) + string(l.last)
+	if l.cut {
+		text = string(l.head) + " ... " + string(l.last)
+	}
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.Join(strings.Fields(text), " ")
+}

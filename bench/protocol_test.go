@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,17 +115,62 @@ func TestListenRefuses(t *testing.T) {
 	}
 }
 
+// What is kept of a dying worker's stderr says why it died, in one printable
+// line, whatever came before and after.
 func TestTail(t *testing.T) {
-	var w tail
-	for range 1000 {
-		_, _ = w.Write([]byte("some noise\n"))
+	long := strings.Repeat("x", 1<<20)
+	traces := strings.Repeat("goroutine 7 [running]:\n\tmain.go:3 +0x65\n", 1000)
+	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "", ""},
+		{"one line", "it broke\n", "it broke"},
+		{"no newline", "some noise\nit broke", "some noise | it broke"},
+		{"no newline before a signal", "SIGABRT: abort", "SIGABRT: abort"},
+		{"the last lines", "1\n2\n3\n4\n5\n\n6\n7\n\n", "2 | 3 | 4 | 5 | 6 | 7"},
+		{"much noise", strings.Repeat("some noise\n", 100_000) + "the end\n", "some noise | some noise | some noise | some noise | some noise | the end"},
+		{"a panic", "noise\npanic: it fell over\n\n" + traces, "panic: it fell over"},
+		{"a fatal error", "fatal error: all goroutines are asleep - deadlock!\n\n" + traces, "fatal error: all goroutines are asleep - deadlock!"},
+		{"the first panic", "panic: one\n\tpanic: two\n" + traces, "panic: one"},
+		// A library's own abort: the reason stands before the signal's name.
+		{"an abort", "a\nb\nterminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\nSIGABRT: abort\nPC=0x40816e m=0 sigcode=0\n\n" + traces,
+			"terminate called after throwing an instance of 'std::bad_alloc' | what(): std::bad_alloc | SIGABRT: abort"},
+		{"a crash", "SIGSEGV: segmentation violation\nPC=0x0 m=0 sigcode=1\n" + traces, "SIGSEGV: segmentation violation"},
+		{"a word like a signal", "SIGNAL lost\nend\n", "SIGNAL lost | end"},
+		{"a long line", "begin" + long + "end", "begin" + strings.Repeat("x", 251) + " ... " + strings.Repeat("x", 253) + "end"},
+		{"a line that just fits", strings.Repeat("y", 512) + "\n", strings.Repeat("y", 512)},
+		{"a long panic", "panic: " + long + "\n" + traces, "panic: " + strings.Repeat("x", 249) + " ... " + strings.Repeat("x", 256)},
+		{"bytes that are no text", "a\x00\xff\xfeb\x1b[31mred\x07 \u00fc\n", "a b [31mred \u00fc"},
+		{"a progress bar", "10 %\r20 %\rdied\r\n", "10 % | 20 % | died"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, chunk := range []int{1, 7, 4096, len(c.text) + 1} {
+				if chunk == 1 && len(c.text) > 1e5 {
+					continue
+				}
+				var w tail
+				for part := range slices.Chunk([]byte(c.text), chunk) {
+					if n, err := w.Write(part); n != len(part) || err != nil {
+						t.Fatal(n, err)
+					}
+				}
+				got := w.String()
+				if got != c.want || got != w.String() {
+					t.Errorf("in parts of %d: %q, want %q", chunk, got, c.want)
+				}
+			}
+		})
 	}
-	_, _ = w.Write([]byte("the end\n\n"))
-	if s := w.String(); !strings.HasSuffix(s, "some noise | the end") || len(s) > tailBytes {
-		t.Errorf("%q", s)
+}
+
+// A worker that aborts says so in its cell, also behind long stack traces.
+func TestAbortedWorker(t *testing.T) {
+	req := syntheticPlan(1, 1, configurationKey("eager", "event")).Request(0, 0, "")
+	script := `echo "assertion failed: x > 0" >&2; echo "SIGABRT: abort" >&2; yes "goroutine 1 [running]:" | head -c 1000000 >&2; kill -ABRT $$`
+	_, err := Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}}.Run(t.Context(), req)
+	var d *DeathError
+	if !errors.As(err, &d) || !strings.HasPrefix(d.State, "signal: aborted") || d.Stderr != "assertion failed: x > 0 | SIGABRT: abort" {
+		t.Errorf("%v", err)
 	}
-	_, _ = w.Write([]byte("panic: it fell over\n\ngoroutine 1 [running]:\n"))
-	if s := w.String(); s != "panic: it fell over" {
-		t.Errorf("%q", s)
+	if want := "the worker process died: signal: aborted; its last words: assertion failed: x > 0 | SIGABRT: abort"; !strings.Contains(strings.Replace(err.Error(), " (core dumped)", "", 1), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

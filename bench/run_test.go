@@ -575,6 +575,63 @@ func TestProgressEnds(t *testing.T) {
 	}
 }
 
+// The estimates of a resumed run are of the cell they stand beside: from the
+// record where it was finished before, and of all its blocks where it goes on.
+func TestProgressAfterResume(t *testing.T) {
+	r := interrupted(t, nil)
+	w := &synthetic{clock: &fakeClock{}, step: func(moment) time.Duration { return 7 * time.Millisecond }}
+	type end struct {
+		eager, graph float64 // ms
+		kept         bool
+	}
+	var got []end
+	var blocks []int
+	run := Run{Plan: Plan(*r.Plan), Record: r, Clock: w.clock, Replicate: w.replicate, Watch: func(q Progress) {
+		if !q.CellDone {
+			if q.Kept {
+				t.Error("kept while it runs")
+			}
+			blocks = append(blocks, q.Estimates[0].Blocks)
+			return
+		}
+		if len(q.Estimates) != 2 {
+			t.Fatalf("%+v", q)
+		}
+		got = append(got, end{math.Round(q.Estimates[0].StepNs / 1e6), math.Round(q.Estimates[1].StepNs / 1e6), q.Kept})
+	}}
+	// The record's steps are 100 and 80 ms in both cells; the first cell is made
+	// to differ. The second has four blocks and gets two of 7 ms.
+	for i, s := range r.Cells[0].Configurations[0].Metric(results.StepTimeNs).Samples {
+		r.Cells[0].Configurations[0].Metric(results.StepTimeNs).Samples[i].Value = 2 * s.Value
+	}
+	if err := run.Do(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := []end{{200, 80, true}, {100, 80, false}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if slices.Min(blocks) != 4 || slices.Max(blocks) != 6 {
+		t.Errorf("blocks %v", blocks)
+	}
+	// What a replicate measured that then failed is no estimate of the cell.
+	p := syntheticPlan(1, 2, configurationKey("eager", "event"))
+	failed := 0
+	run = Run{Plan: p, Record: &results.Record{}, Clock: w.clock, Replicate: func(ctx context.Context, req CellRequest) (Replicate, error) {
+		_, err := w.replicate(ctx, req)
+		return Replicate{}, errors.Join(err, errors.New("died after all"))
+	}, Watch: func(q Progress) {
+		if q.CellDone {
+			failed += 1 + len(q.Estimates)
+			if q.Kept {
+				t.Error("a failed cell is kept")
+			}
+		}
+	}}
+	if err := run.Do(t.Context()); err == nil || failed != 1 {
+		t.Errorf("%v, %d", err, failed)
+	}
+}
+
 // No loop is as long as a number that nobody checked.
 func TestHugeNumbersTakeNoTime(t *testing.T) {
 	p := syntheticPlan(2_000_000_000, 4, configurationKey("eager", "event"))

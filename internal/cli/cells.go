@@ -141,7 +141,7 @@ func newConfigurationFlags(modes ...string) *configurationFlags {
 		mode:     names{values: modes, known: []string{"eager", "graph", "step"}},
 		sync:     names{values: []string{"event"}, known: []string{"event", "host"}},
 		control:  names{values: []string{"device"}, known: []string{"device", "host"}},
-		dispatch: counts{values: []int{0}, min: 0, top: maxDispatchNs},
+		dispatch: counts{values: []int{0}, min: 0, top: bench.MaxDispatchNs},
 	}
 }
 
@@ -155,9 +155,6 @@ func (f *configurationFlags) add(s *pflag.FlagSet) {
 	s.Var(&f.sync, "sync", "how eager and graph join streams: event, host (step joins inside)")
 	s.Var(&f.control, "control", "where eager and graph decide on skipping, scale and rate: device, host (step: device)")
 }
-
-// maxDispatchNs is far above what any framework takes for a call.
-const maxDispatchNs = 1_000_000_000
 
 // check refuses what would be ignored: each value that was asked for must be
 // run in some mode.

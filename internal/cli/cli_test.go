@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -448,6 +449,12 @@ func interrupt(t *testing.T, file string) {
 	r.Status = results.Incomplete
 	last := &r.Cells[len(r.Cells)-1]
 	last.Processes = last.Processes[:1]
+	for i := range last.Configurations {
+		for j := range last.Configurations[i].Metrics {
+			m := &last.Configurations[i].Metrics[j]
+			m.Samples = slices.DeleteFunc(m.Samples, func(s results.Sample) bool { return s.Process > 0 })
+		}
+	}
 	if _, err := results.Write(file, r); err != nil {
 		t.Fatal(err)
 	}

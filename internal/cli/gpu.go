@@ -19,8 +19,7 @@ import (
 )
 
 // Libraries are the files of the GPU's libraries; an empty one is searched for.
-// Tuning is how the GPU runs a step, as [cuda.ParseTuning] reads it.
-type Libraries struct{ Driver, CuDNN, CuBLAS, Tuning string }
+type Libraries struct{ Driver, CuDNN, CuBLAS string }
 
 // gpu opens what a machine with an NVIDIA GPU has, each library once and only
 // when it is asked for. It is safe for concurrent use.
@@ -156,11 +155,7 @@ func (g *gpu) open(kernels string) (device.Device, error) {
 	if d := g.devices[kernels]; d != nil {
 		return d, nil
 	}
-	tuning, err := cuda.ParseTuning(g.libraries.Tuning)
-	if err != nil {
-		return nil, &bench.InputError{Name: "TRBENCH_TUNING", Reason: err.Error()}
-	}
-	o := cuda.Options{Driver: g.api, Tuning: tuning}
+	o := cuda.Options{Driver: g.api}
 	if kernels == "cudnn" {
 		if g.dnn == nil {
 			return nil, &bench.InputError{Name: "--kernels=cudnn", Reason: "cannot be used: " + g.noDNN.Error()}

@@ -47,7 +47,7 @@ func TestOneWriter(t *testing.T) {
 	}
 	first := make(chan end)
 	go func() {
-		code, _, stderr := invoke(t, t.Context(), engine, dir, "run", "--resume=r.json")
+		code, _, stderr := invoke(t, t.Context(), engine, dir, "run", "--resume=r.json", "--progress")
 		first <- end{code, stderr}
 	}()
 	<-running

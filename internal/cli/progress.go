@@ -12,11 +12,13 @@ import (
 	"github.com/tech-renaissance/trbench/report"
 )
 
-// watch shows how far a run is, on stderr: a bar in a terminal, else a line a
-// cell.
+// watch shows how far a run is, on stderr: a bar in a terminal, elsewhere a line
+// a cell if it is asked for. What is run, and from which seed, is said in any
+// case.
 type watch struct {
 	out   io.Writer
 	bar   *progressbar.ProgressBar // nil unless in a terminal
+	lines bool                     // a line a cell, without a bar
 	begun time.Time                // of the current cell
 	now   func() time.Time
 	drawn time.Time
@@ -31,8 +33,8 @@ const (
 	drawEvery = 250 * time.Millisecond
 )
 
-func newWatch(env *Env, plan bench.Plan) *watch {
-	w := &watch{out: env.Stderr, now: env.Now, cell: -1, width: env.Columns}
+func newWatch(env *Env, plan bench.Plan, lines bool) *watch {
+	w := &watch{out: env.Stderr, lines: lines, now: env.Now, cell: -1, width: env.Columns}
 	if env.Terminal {
 		w.bar = progressbar.NewOptions(barSteps,
 			progressbar.OptionSetWriter(env.Stderr), progressbar.OptionSetPredictTime(false),
@@ -66,8 +68,12 @@ func (w *watch) tell(p bench.Progress) {
 		w.cell, w.begun = p.Cell, now
 	}
 	if w.bar == nil {
-		if p.CellDone {
-			fmt.Fprintf(w.out, "[%d/%d] %s: %.1f s%s\n", p.Cell+1, p.Cells, bench.CellName(p.Key), now.Sub(w.begun).Seconds(), estimates(p))
+		if p.CellDone && w.lines {
+			took := fmt.Sprintf("%.1f s", now.Sub(w.begun).Seconds())
+			if p.Kept {
+				took = "kept"
+			}
+			fmt.Fprintf(w.out, "[%d/%d] %s: %s%s\n", p.Cell+1, p.Cells, bench.CellName(p.Key), took, estimates(p))
 		}
 		return
 	}

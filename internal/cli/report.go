@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -55,6 +56,9 @@ func (o *reportOptions) run(files []string) error {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
 	}
 	var records []report.Named
+	if err := o.once(files); err != nil {
+		return err
+	}
 	for _, f := range files {
 		r, err := results.ReadFile(o.env.path(f))
 		if err != nil {
@@ -84,6 +88,30 @@ func (o *reportOptions) run(files []string) error {
 		out.linef("not drawn: %s", n)
 	}
 	return out.err
+}
+
+// once refuses a file that is given twice, under whatever names: it would be
+// compared with itself. Two files with the same content are taken for two: they
+// are somebody's copies.
+func (o *reportOptions) once(files []string) error {
+	var seen []os.FileInfo
+	for i, f := range files {
+		info, err := os.Stat(o.env.path(f))
+		if err != nil {
+			return nil // the reader says it better
+		}
+		for j, other := range seen {
+			if os.SameFile(info, other) {
+				reason := "is given twice"
+				if files[j] != f {
+					reason = "is the same file as " + files[j]
+				}
+				return &bench.InputError{Name: "record " + files[i], Reason: reason + ", so there is nothing to compare", Hint: "give each record once"}
+			}
+		}
+		seen = append(seen, info)
+	}
+	return nil
 }
 
 // comparable refuses records that cannot stand in one table: of different

@@ -16,9 +16,12 @@ import (
 // resumed is the session that goes on with the record of --resume, into the
 // same file. All but the way of printing is the record's.
 func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
+	if o.resume == "" {
+		return nil, &bench.InputError{Name: "--resume", Reason: "is empty; it takes the record of a run that did not end"}
+	}
 	var extra []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "resume" && f.Name != "json" {
+		if f.Name != "resume" && f.Name != "json" && f.Name != "progress" {
 			extra = append(extra, "--"+f.Name)
 		}
 	})
@@ -51,6 +54,10 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	case r.Status == results.Complete && !anyFailed(r):
 		return refuse("is complete: nothing is left to run")
 	}
+	known := func(d Device) bool { return d.Name == r.Device.Name }
+	if !slices.ContainsFunc(o.env.Engine.Devices(), known) {
+		return refuse("was run on device %q, which this program does not know", r.Device.Name)
+	}
 	device, err := o.env.chooseDevice(r.Device.Name)
 	if err != nil {
 		return nil, err
@@ -65,10 +72,26 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if err := o.env.checkPlan(plan, device); err != nil {
 		return refuse("has a plan that cannot be run here: %v", err)
 	}
+	if err := checkKernels(plan, device); err != nil {
+		return refuse("has a plan that cannot be run here: %v", err)
+	}
+	if err := plan.CheckHeld(r); err != nil {
+		return refuse("%v; take the record as the run left it, or begin a new one", err)
+	}
 	if err := results.CheckWritable(file); err != nil {
 		return nil, outProblem(err)
 	}
-	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, lock: lock}, nil
+	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, progress: o.progress, lock: lock}, nil
+}
+
+// checkKernels refuses cells with operators that the device does not have.
+func checkKernels(plan bench.Plan, device Device) error {
+	for _, c := range plan.Cells {
+		if !slices.Contains(device.Kernels, c.Kernels) {
+			return fmt.Errorf("kernels %q are none of device %s, which has: %s", c.Kernels, device.Name, strings.Join(device.Kernels, ", "))
+		}
+	}
+	return nil
 }
 
 func anyFailed(r *results.Record) bool {

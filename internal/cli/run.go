@@ -39,6 +39,7 @@ type runOptions struct {
 	resume    string
 	quick     bool
 	json      bool
+	progress  bool
 }
 
 func newRunCmd(env *Env) *cobra.Command {
@@ -97,19 +98,20 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
 	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's")
 	f.BoolVar(&o.quick, "quick", false, "one process and few steps, for a first look; verification stays")
+	f.BoolVar(&o.progress, "progress", false, "print a line a cell on stderr also where that is no terminal, which has a bar")
 	f.BoolVar(&o.json, "json", false, "print the record alone on stdout")
 }
 
 // session makes what is run: a new record or one to go on with.
 func (o *runOptions) session(cmd *cobra.Command) (*runSession, error) {
-	if o.resume != "" {
+	if cmd.Flags().Changed("resume") {
 		return o.resumed(cmd)
 	}
 	plan, device, err := o.validate()
 	if err != nil {
 		return nil, err
 	}
-	s := &runSession{env: o.env, plan: plan, target: o.target(), json: o.json}
+	s := &runSession{env: o.env, plan: plan, target: o.target(), json: o.json, progress: o.progress}
 	if s.target != "" && !isFolder(s.target) {
 		if s.lock, err = lockFile(s.target); err != nil {
 			return nil, &bench.InputError{Name: "--out " + o.out, Reason: err.Error(), Hint: "give each run a file of its own"}
@@ -261,14 +263,16 @@ type runSession struct {
 	file    string // what was written so far
 	resumed bool
 	json    bool
-	lock    *fileLock // of the file; nil for none
+	// progress asks for lines where there is no bar.
+	progress bool
+	lock     *fileLock // of the file; nil for none
 	// replaced is what the file held before, nil if there was none.
 	replaced []byte
 }
 
 func (s *runSession) run(ctx context.Context) error {
 	s.moment(ctx, results.AtStart)
-	watch := newWatch(s.env, s.plan)
+	watch := newWatch(s.env, s.plan, s.progress)
 	if s.resumed {
 		fmt.Fprintf(s.env.Stderr, "kept %d of %s\n", finished(s.record), count(len(s.plan.Cells)*s.plan.Processes, "replicate"))
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/tech-renaissance/trbench/bench"
 )
 
 // Flag values that say in one sentence what is wrong. The sentence continues
@@ -179,8 +181,9 @@ func (d *span) String() string {
 
 func (d *span) Set(s string) error {
 	v, err := time.ParseDuration(s)
-	if err != nil || v <= 0 {
-		return fmt.Errorf("must be a time above 0, such as 45s or 2m")
+	// ParseDuration does not say what is too much for it.
+	if err != nil || v <= 0 || v > bench.MaxBudget {
+		return fmt.Errorf("must be a time above 0 and of at most %.0fh, such as 45s or 2m", bench.MaxBudget.Hours())
 	}
 	*d = span(v)
 	return nil

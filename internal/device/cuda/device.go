@@ -10,6 +10,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -26,8 +27,9 @@ type Options struct {
 	// Heuristic takes the libraries' own guess for each node instead of timing
 	// what they offer.
 	Heuristic bool
-	// Tuning is how operators run until [Device.SetPlans] says otherwise.
-	Tuning Tuning
+	// Dependent launches the project's kernels with programmatic dependent
+	// launch where the GPU has it.
+	Dependent bool
 	// Submitter is a second way to launch the project's own kernels; see
 	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
 	Submitter Submitter
@@ -39,9 +41,8 @@ type Device struct {
 	api  *driver.API
 	gpus int
 
-	mu     sync.Mutex
-	plans  map[string]Plan // by key of package dnn
-	tuning Tuning
+	mu    sync.Mutex
+	plans map[string]Plan // by key of package dnn
 }
 
 // New returns the device. The driver has been initialised by whoever opened
@@ -50,7 +51,7 @@ func New(opts Options) (*Device, error) {
 	if opts.Driver == nil {
 		return nil, errors.New("cuda: no driver")
 	}
-	if opts.Submitter != nil && (opts.CuDNN != nil || opts.CuBLAS != nil || opts.Tuning.Dependent) {
+	if opts.Submitter != nil && (opts.CuDNN != nil || opts.CuBLAS != nil || opts.Dependent) {
 		return nil, fmt.Errorf("cuda: launcher %s submits the project's own kernels alone, without attributes", opts.Submitter.Name())
 	}
 	n, err := opts.Driver.DeviceGetCount()
@@ -61,7 +62,7 @@ func New(opts Options) (*Device, error) {
 		l := workloads.Fused
 		opts.Lowering = &l
 	}
-	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}, tuning: opts.Tuning}, nil
+	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}}, nil
 }
 
 // Name is "cuda".
@@ -85,11 +86,11 @@ func (d *Device) MaxRanks() int { return min(d.gpus, 1) }
 // Target says which lowering the device runs and what scratch its operators
 // need.
 func (d *Device) Target() workloads.Target {
-	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch, Beside: d.Tuning().Edges == EdgesHazards}
+	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch}
 }
 
 func (d *Device) scratch(b *workloads.Bound) int64 {
-	own := d.Tuning().kernels().ScratchBytes(b)
+	own := kernels.ScratchBytes(b)
 	if p, ok := d.plan(b); ok {
 		return max(p.Choice.Workspace, own)
 	}
@@ -106,7 +107,7 @@ func (d *Device) Open(w *workloads.Workload) (_ device.Group, err error) {
 	if w.Spec.BatchNormGroups > 1 {
 		return nil, fmt.Errorf("cuda: open: batch norm on %d groups: only the CPU device has it", w.Spec.BatchNormGroups)
 	}
-	g := &Group{dev: d, w: w, tuning: d.Tuning()}
+	g := &Group{dev: d, w: w}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -126,7 +127,6 @@ func (d *Device) Open(w *workloads.Workload) (_ device.Group, err error) {
 type Group struct {
 	dev    *Device
 	w      *workloads.Workload
-	tuning Tuning
 	ranks  []*rank
 	sealed atomic.Bool
 	closed atomic.Bool

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// A record whose plan, or what it holds of it, was changed by hand is refused
+// in one sentence that says what does not fit, and stays as it is.
+func TestResumeRefuses(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "r.json")
+	if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--batch=2,4", "--out=r.json"); code != 0 {
+		t.Fatal(code, stderr)
+	}
+	interrupt(t, file)
+	for _, c := range []struct {
+		name   string
+		change func(*results.Record)
+		want   string
+	}{
+		{"steps", func(r *results.Record) { r.Plan.Steps = 7 }, "does not hold what its plan asks for: resnet20-cifar batch 2 gpus 1 was run with 4 steps a block, and the plan says 7; take the record as the run left it, or begin a new one"},
+		{"seed", func(r *results.Record) { r.Plan.Seed = 7 }, "was run with --seed=1, and its plan says 7"},
+		{"blocks", func(r *results.Record) { r.Plan.Blocks = 5 }, "a process 0 that timed 4 blocks, and the plan says 5"},
+		{"a foreign cell", func(r *results.Record) { r.Cells[0].Key.Batch = 3 }, "holds resnet20-cifar batch 3 gpus 1, and its plan has no such cell"},
+		{"a configuration less", func(r *results.Record) { r.Plan.Configurations = r.Plan.Configurations[1:] }, "was run as eager/event/device"},
+		{"metrics gone", func(r *results.Record) { r.Cells[0].Configurations[0].Metrics = nil }, "has 0 samples of step_time_ns"},
+		{"mode", func(r *results.Record) { r.Plan.Configurations[0].Mode = "lazy" }, `has a plan that cannot be run here: the plan has the unknown mode "lazy"`},
+		{"variant", func(r *results.Record) { r.Plan.Cells[0].Variant = 9 }, "has a plan that cannot be run here: --variants must be 0 to 5, not 9"},
+		{"device of a cell", func(r *results.Record) { r.Plan.Cells[0].Device = "tpu" }, `has a plan that cannot be run here: the plan has a cell for device "tpu"`},
+		{"device", func(r *results.Record) { r.Device.Name = "tpu" }, `was run on device "tpu", which this program does not know`},
+		{"no device", func(r *results.Record) { r.Device.Name = "" }, `was run on device "", which this program does not know`},
+		{"device auto", func(r *results.Record) { r.Device.Name = "auto" }, `was run on device "auto", which`},
+		{"kernels", func(r *results.Record) { r.Plan.Cells[0].Kernels = "cudnn" }, `kernels "cudnn" are none of device cpu, which has: reference`},
+		{"status", func(r *results.Record) { r.Status = "half" }, `has the status "half"`},
+		{"budget", func(r *results.Record) { r.Plan.BudgetNs = 1 << 62 }, "--budget must be at most"},
+		{"dispatch", func(r *results.Record) { r.Plan.Configurations[0].DispatchNs = 1e10 }, "the plan burns 10000000000 ns of dispatch"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := results.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.change(r)
+			if _, err := results.Write(filepath.Join(dir, "edited.json"), r); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, dir, "edited.json", c.want)
+		})
+	}
+	// What no writer writes either.
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	once := func(from, to string) string {
+		t.Helper()
+		if !strings.Contains(text, from) {
+			t.Fatalf("the record has no %q", from)
+		}
+		return strings.Replace(text, from, to, 1)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"a process twice", once(`"index": 1`, `"index": 0`), "has process 0 twice"},
+		{"a negative process", once(`"index": 1`, `"index": -1`), "the index of a process is -1, which is negative"},
+		{"a configuration twice", once(`"mode": "graph"`, `"mode": "eager"`), "has configuration 1 twice: eager/event/device"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(dir, "edited.json"), []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, dir, "edited.json", c.want)
+		})
+	}
+	// An empty name is no default run.
+	refused(t, dir, "", "--resume is empty; it takes the record of a run that did not end")
+	// Flags beside it are named, whether they agree with the record or not.
+	code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--resume=r.json", "--steps=4", "--seed=2")
+	if code != exitUsage || !strings.Contains(stderr, "--resume takes the plan from the record; drop --seed, --steps") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("the record changed: %v", err)
+	}
+	if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--resume=r.json"); code != 0 {
+		t.Errorf("as it was left: exit %d, %s", code, stderr)
+	}
+}
+
+// refused resumes a record in vain: exit 2, one sentence, nothing changed and
+// nothing new in the folder.
+func refused(t *testing.T, dir, name, want string) {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	before, _ := os.ReadFile(file)
+	entries, _ := os.ReadDir(dir)
+	code, stdout, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--resume="+name)
+	first, _, _ := strings.Cut(stderr, "\nhint: ")
+	if code != exitUsage || !strings.Contains(first, want) || !strings.HasPrefix(first, "trbench: --resume ") && !strings.HasPrefix(first, "trbench: record ") || strings.Count(strings.TrimSpace(first), "\n") > 0 || stdout != "" {
+		t.Errorf("exit %d, %q, want %q", code, stderr, want)
+	}
+	now, _ := os.ReadFile(file)
+	after, _ := os.ReadDir(dir)
+	if string(before) != string(now) || len(entries) != len(after) {
+		t.Error("something changed")
+	}
+}

@@ -133,3 +133,7 @@ const (
 	MetricCount
 	MetricWords
 )
+
+// FilterGradient says whether the operator computes the gradient of a weight,
+// which nothing on the way back to the input waits for.
+func (o Op) FilterGradient() bool { return o == OpConvBwdFilter || o == OpFCBwdFilter }

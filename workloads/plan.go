@@ -25,18 +25,25 @@ func (w *Workload) lifetimes() map[TensorID][]interval {
 	lives := map[TensorID][]interval{}
 	pos := 0
 	for _, chain := range chains {
-		begin := pos
+		begin, end := pos, pos-1
+		for _, g := range chain {
+			end += len(w.nodes[g])
+		}
 		for _, g := range chain {
 			for _, n := range w.nodes[g] {
+				last := pos
+				if w.Target.Beside && n.Op.FilterGradient() {
+					last = min(pos+besideNodes, end)
+				}
 				for _, id := range slices.Concat(n.In, n.Out) {
 					if w.Tensors[id].Role != RoleActivation {
 						continue
 					}
 					l := lives[id]
 					if len(l) > 0 && l[len(l)-1].first >= begin {
-						l[len(l)-1].last = pos
+						l[len(l)-1].last = max(l[len(l)-1].last, last)
 					} else {
-						lives[id] = append(l, interval{pos, pos})
+						lives[id] = append(l, interval{pos, last})
 					}
 				}
 				pos++
@@ -140,8 +147,15 @@ func (w *Workload) placeScratch() {
 	if w.Target.ScratchBytes == nil {
 		return
 	}
+	// A stream has a second region for what may run beside the rest.
+	lane := func(b *Bound) int {
+		if w.Target.Beside && b.Op.FilterGradient() {
+			return 1
+		}
+		return 0
+	}
 	need := map[*Bound]int64{}
-	var size [NumStreams]int64
+	var size [2][NumStreams]int64
 	for v := range NumVariants {
 		for g := range NumSubGraphs {
 			for _, b := range w.bounds[ControlDevice][v][g] {
@@ -150,20 +164,26 @@ func (w *Workload) placeScratch() {
 				}
 				need[b] = w.Target.ScratchBytes(b)
 				s := g.Info().Stream
-				size[s] = max(size[s], need[b])
+				size[lane(b)][s] = max(size[lane(b)][s], need[b])
 			}
 		}
 	}
-	for s := range NumStreams {
-		if size[s] > 0 {
-			w.Scratch[s] = Region{Arena, w.ArenaBytes, size[s]}
-			w.ArenaBytes = align(w.Scratch[s].End())
-			w.memory.Scratch += align(size[s])
+	var at [2][NumStreams]int64
+	for l := range size {
+		for s := range NumStreams {
+			if n := size[l][s]; n > 0 {
+				at[l][s] = w.ArenaBytes
+				if l == 0 {
+					w.Scratch[s] = Region{Arena, w.ArenaBytes, n}
+				}
+				w.ArenaBytes = align(w.ArenaBytes + n)
+				w.memory.Scratch += align(n)
+			}
 		}
 	}
 	for b, n := range need {
 		if n > 0 {
-			b.Scratch = Region{Arena, w.Scratch[b.SubGraph.Info().Stream].Off, n}
+			b.Scratch = Region{Arena, at[lane(b)][b.SubGraph.Info().Stream], n}
 			b.Writes = append(b.Writes, b.Scratch)
 		}
 	}

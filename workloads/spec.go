@@ -95,7 +95,15 @@ type Target struct {
 	// ScratchBytes returns the scratch memory an operator needs, 0 for none.
 	// It is called with shapes but without offsets. nil means none.
 	ScratchBytes func(b *Bound) int64
+	// Beside lets filter gradients run beside what follows them: they get
+	// scratch of their own, and what they read keeps its bytes for
+	// [besideNodes] nodes longer.
+	Beside bool
 }
+
+// besideNodes is how many nodes a filter gradient may fall behind before one
+// of them reuses what it reads: some five layers backward.
+const besideNodes = 24
 
 // Lowering selects how graphs become a device's node list.
 type Lowering struct {

@@ -19,7 +19,8 @@ import (
 )
 
 // Libraries are the files of the GPU's libraries; an empty one is searched for.
-type Libraries struct{ Driver, CuDNN, CuBLAS string }
+// Tuning is how the GPU runs a step, as [cuda.ParseTuning] reads it.
+type Libraries struct{ Driver, CuDNN, CuBLAS, Tuning string }
 
 // gpu opens what a machine with an NVIDIA GPU has, each library once and only
 // when it is asked for. It is safe for concurrent use.
@@ -155,7 +156,11 @@ func (g *gpu) open(kernels string) (device.Device, error) {
 	if d := g.devices[kernels]; d != nil {
 		return d, nil
 	}
-	o := cuda.Options{Driver: g.api}
+	tuning, err := cuda.ParseTuning(g.libraries.Tuning)
+	if err != nil {
+		return nil, &bench.InputError{Name: "TRBENCH_TUNING", Reason: err.Error()}
+	}
+	o := cuda.Options{Driver: g.api, Tuning: tuning}
 	if kernels == "cudnn" {
 		if g.dnn == nil {
 			return nil, &bench.InputError{Name: "--kernels=cudnn", Reason: "cannot be used: " + g.noDNN.Error()}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 )
 
@@ -45,9 +46,10 @@ type CaptureInfo struct {
 	// Graph is being built; it must not be destroyed or instantiated.
 	Graph Graph
 	// Dependencies is the number of nodes that the next one will follow, and
-	// Last the first of them, 0 if there is none.
+	// Last the first of them, 0 if there is none. Follows lists them all.
 	Dependencies int
 	Last         GraphNode
+	Follows      []GraphNode
 }
 
 // StreamGetCaptureInfo describes the capture that s is in. Source:
@@ -72,9 +74,23 @@ func (a *API) StreamGetCaptureInfo(s Stream) (CaptureInfo, error) {
 		info.Dependencies = int(n)
 		if n > 0 && deps != nil {
 			info.Last = *deps
+			info.Follows = slices.Clone(unsafe.Slice(deps, n)) // the driver's until its next call
 		}
 	}
 	return info, err
+}
+
+// StreamSetCaptureDependencies makes the next node captured on s follow the
+// nodes given, instead of what the stream holds, in full. Source:
+// cuStreamUpdateCaptureDependencies_v2, else cuStreamUpdateCaptureDependencies,
+// with CU_STREAM_SET_CAPTURE_DEPENDENCIES.
+func (a *API) StreamSetCaptureDependencies(s Stream, follows []GraphNode) error {
+	const set = 1
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(follows)))
+	if a.t.streamUpdateCaptureDepsV2.addr != 0 {
+		return a.call(&a.t.streamUpdateCaptureDepsV2, uintptr(s), at, 0, uintptr(len(follows)), set)
+	}
+	return a.call(&a.t.streamUpdateCaptureDeps, uintptr(s), at, uintptr(len(follows)), set)
 }
 
 // ThreadExchangeStreamCaptureMode sets the calling OS thread's mode and returns

@@ -164,6 +164,46 @@ func TestCaptureInfo(t *testing.T) {
 	}
 }
 
+// Two kernels of one stream follow nothing and each other's predecessor alone
+// once the capture is told so.
+func TestSetCaptureDependencies(t *testing.T) {
+	h := newHost(t, fake.H200(1))
+	s := h.stream(driver.StreamNonBlocking)
+	var node [3]driver.GraphNode
+	last := func() driver.GraphNode {
+		info, err := h.StreamGetCaptureInfo(s)
+		h.ok(err)
+		if len(info.Follows) != info.Dependencies || info.Dependencies != 1 {
+			t.Errorf("behind a kernel: %+v", info)
+		}
+		return info.Follows[0]
+	}
+	g := h.captured(s, func() {
+		h.submit(h.kernel(s, 0, 1))
+		node[0] = last()
+		h.ok(h.StreamSetCaptureDependencies(s, nil))
+		h.submit(h.kernel(s, 0, 1))
+		node[1] = last()
+		h.ok(h.StreamSetCaptureDependencies(s, node[:2]))
+		h.submit(h.kernel(s, 0, 1))
+		node[2] = last()
+	})
+	edges, err := h.GraphGetEdges(g)
+	h.ok(err)
+	want := map[[2]driver.GraphNode]bool{{node[0], node[2]}: true, {node[1], node[2]}: true}
+	for _, e := range edges {
+		if !want[[2]driver.GraphNode{e.From, e.To}] {
+			t.Errorf("edge %v of nodes %v", e, node)
+		}
+	}
+	if len(edges) != 2 {
+		t.Errorf("%d edges", len(edges))
+	}
+	if err := h.StreamSetCaptureDependencies(s, nil); !errors.Is(err, driver.Result(401)) {
+		t.Errorf("outside a capture: %v", err)
+	}
+}
+
 func TestProgrammaticEdge(t *testing.T) {
 	h := newHost(t, fake.H200(1))
 	if onGPU() {

@@ -56,6 +56,8 @@ type table struct {
 	streamIsCapturing               sym
 	streamGetCaptureInfoV3          sym
 	streamGetCaptureInfo            sym
+	streamUpdateCaptureDepsV2       sym
+	streamUpdateCaptureDeps         sym
 	threadExchangeStreamCaptureMode sym
 	eventCreate                     sym
 	eventDestroy                    sym
@@ -158,6 +160,8 @@ func (t *table) entries() []entry {
 		{&t.streamIsCapturing, 10000, []string{"cuStreamIsCapturing"}},
 		{&t.streamGetCaptureInfoV3, 12030, []string{"cuStreamGetCaptureInfo_v3"}},
 		{&t.streamGetCaptureInfo, 11030, []string{"cuStreamGetCaptureInfo_v2"}},
+		{&t.streamUpdateCaptureDepsV2, 12030, []string{"cuStreamUpdateCaptureDependencies_v2"}},
+		{&t.streamUpdateCaptureDeps, 11030, []string{"cuStreamUpdateCaptureDependencies"}},
 		{&t.threadExchangeStreamCaptureMode, 10010, []string{"cuThreadExchangeStreamCaptureMode"}},
 		{&t.eventCreate, 2000, []string{"cuEventCreate"}},
 		{&t.eventDestroy, 4000, []string{"cuEventDestroy_v2"}},

@@ -699,6 +699,45 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 	def("cuStreamGetCaptureInfo_v3", 12030, func(h uintptr, out *uint32, id *uint64, g *uintptr, deps, data *unsafe.Pointer, n *uint64) uintptr {
 		return captureInfo("cuStreamGetCaptureInfo_v3", h, out, id, g, deps, data, n)
 	})
+	// setDeps is for CU_STREAM_SET_CAPTURE_DEPENDENCIES (1); adding (0) is not
+	// modelled.
+	setDeps := func(name string, h uintptr, deps *uintptr, n uint64, flags uint32) uintptr {
+		return do(name, func(m *Machine, t *thread) code {
+			s, st, r := status(m, t, h)
+			switch {
+			case r != 0:
+				return r
+			case st == 2:
+				return captureInvalidated
+			case st == 0:
+				return illegalState
+			case flags != 1:
+				return invalidValue
+			}
+			var to []*node
+			if n > 0 {
+				for _, d := range unsafe.Slice(deps, n) {
+					x, r := get[*node](m, d)
+					if r != 0 || x.g != s.cap.g || slices.Contains(to, x) {
+						return invalidValue
+					}
+					to = append(to, x)
+				}
+			}
+			m.say("%s %d nodes", s.name, n)
+			s.deps = to
+			return success
+		})
+	}
+	def("cuStreamUpdateCaptureDependencies", 11030, func(h uintptr, deps *uintptr, n uint64, flags uint32) uintptr {
+		return setDeps("cuStreamUpdateCaptureDependencies", h, deps, n, flags)
+	})
+	def("cuStreamUpdateCaptureDependencies_v2", 12030, func(h uintptr, deps *uintptr, data unsafe.Pointer, n uint64, flags uint32) uintptr {
+		if data != nil {
+			flags = 0 // edge data is not modelled either
+		}
+		return setDeps("cuStreamUpdateCaptureDependencies_v2", h, deps, n, flags)
+	})
 	def("cuThreadExchangeStreamCaptureMode", 10010, func(mode *uint32) uintptr {
 		return do("cuThreadExchangeStreamCaptureMode", func(m *Machine, t *thread) code {
 			if *mode > modeRelaxed {

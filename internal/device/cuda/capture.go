@@ -23,6 +23,7 @@ type capture struct {
 	// stream that was not joined back, which the driver does not.
 	joined [workloads.NumStreams]tally
 	last   [workloads.NumStreams]*workloads.Bound
+	edges  *ordering // nil: as the streams say
 
 	mu sync.Mutex
 	// first is what spoiled the capture; later failures are its consequences.
@@ -130,6 +131,9 @@ func (r *rank) BeginCapture(origin workloads.Stream, mode device.CaptureMode) er
 	}
 	r.cap = &capture{r: r, origin: origin, mode: mode}
 	r.cap.streams[origin] = true
+	if e := r.g.tuning.Edges; e != EdgesStreams {
+		r.cap.edges = &ordering{serial: e == EdgesSerial}
+	}
 	r.capturing.Store(r.cap)
 	return nil
 }
@@ -150,6 +154,11 @@ func (r *rank) EndCapture(origin workloads.Stream) (_ device.Graph, err error) {
 	}
 	if origin != c.origin {
 		_ = c.fail(c.refuse("EndCapture("+origin.String()+")", device.ErrCaptureUnmatched))
+	}
+	if c.failure() == nil {
+		if err := c.gather(); err != nil {
+			_ = c.fail(err)
+		}
 	}
 	h, end := r.endCapture()
 	if h != 0 {

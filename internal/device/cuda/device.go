@@ -10,7 +10,6 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
-	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -27,9 +26,8 @@ type Options struct {
 	// Heuristic takes the libraries' own guess for each node instead of timing
 	// what they offer.
 	Heuristic bool
-	// Dependent launches the project's kernels with programmatic dependent
-	// launch where the GPU has it.
-	Dependent bool
+	// Tuning is how operators run until [Device.SetPlans] says otherwise.
+	Tuning Tuning
 	// Submitter is a second way to launch the project's own kernels; see
 	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
 	Submitter Submitter
@@ -41,8 +39,9 @@ type Device struct {
 	api  *driver.API
 	gpus int
 
-	mu    sync.Mutex
-	plans map[string]Plan // by key of package dnn
+	mu     sync.Mutex
+	plans  map[string]Plan // by key of package dnn
+	tuning Tuning
 }
 
 // New returns the device. The driver has been initialised by whoever opened
@@ -51,7 +50,7 @@ func New(opts Options) (*Device, error) {
 	if opts.Driver == nil {
 		return nil, errors.New("cuda: no driver")
 	}
-	if opts.Submitter != nil && (opts.CuDNN != nil || opts.CuBLAS != nil || opts.Dependent) {
+	if opts.Submitter != nil && (opts.CuDNN != nil || opts.CuBLAS != nil || opts.Tuning.Dependent) {
 		return nil, fmt.Errorf("cuda: launcher %s submits the project's own kernels alone, without attributes", opts.Submitter.Name())
 	}
 	n, err := opts.Driver.DeviceGetCount()
@@ -62,7 +61,7 @@ func New(opts Options) (*Device, error) {
 		l := workloads.Fused
 		opts.Lowering = &l
 	}
-	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}}, nil
+	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}, tuning: opts.Tuning}, nil
 }
 
 // Name is "cuda".
@@ -86,11 +85,11 @@ func (d *Device) MaxRanks() int { return min(d.gpus, 1) }
 // Target says which lowering the device runs and what scratch its operators
 // need.
 func (d *Device) Target() workloads.Target {
-	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch}
+	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch, Beside: d.Tuning().Edges == EdgesHazards}
 }
 
 func (d *Device) scratch(b *workloads.Bound) int64 {
-	own := kernels.ScratchBytes(b)
+	own := d.Tuning().kernels().ScratchBytes(b)
 	if p, ok := d.plan(b); ok {
 		return max(p.Choice.Workspace, own)
 	}
@@ -107,7 +106,7 @@ func (d *Device) Open(w *workloads.Workload) (_ device.Group, err error) {
 	if w.Spec.BatchNormGroups > 1 {
 		return nil, fmt.Errorf("cuda: open: batch norm on %d groups: only the CPU device has it", w.Spec.BatchNormGroups)
 	}
-	g := &Group{dev: d, w: w}
+	g := &Group{dev: d, w: w, tuning: d.Tuning()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, g.Close())
@@ -127,6 +126,7 @@ func (d *Device) Open(w *workloads.Workload) (_ device.Group, err error) {
 type Group struct {
 	dev    *Device
 	w      *workloads.Workload
+	tuning Tuning
 	ranks  []*rank
 	sealed atomic.Bool
 	closed atomic.Bool

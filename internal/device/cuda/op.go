@@ -22,6 +22,7 @@ type op struct {
 	launches []*driver.Launch
 	marks    []string       // of the launches, for the audit of graphs
 	others   []func() error // the launches by Options.Submitter, if there is one
+	counters bool           // its kernels use the counters of its stream
 }
 
 // Prepare audits the node's regions and lays out its launches.
@@ -64,7 +65,7 @@ func (o *op) prepare() error {
 	if p, ok := o.r.g.dev.plan(o.b); ok {
 		return o.bind(p)
 	}
-	plan, err := kernels.Plan(o.b)
+	plan, err := o.r.g.tuning.kernels().Plan(o.b)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (o *op) bind(p Plan) error {
 	if o.library, err = plan.Bind(ptrs, uintptr(o.r.address(o.b.Scratch))); err != nil {
 		return err
 	}
-	if o.state, err = o.r.libraryStream(o.stream); err != nil {
+	if o.state, err = o.r.libraryStream(o.stream, o.r.g.w.Target.Beside && o.b.Op.FilterGradient()); err != nil {
 		return err
 	}
 	unwritten := plan.Unwritten()
@@ -116,6 +117,9 @@ func (o *op) lay(plan []kernels.Launch) error {
 			o.others = append(o.others, other)
 		}
 		o.marks = append(o.marks, o.r.mark(&plan[i], o.stream))
+		for _, p := range plan[i].Params {
+			o.counters = o.counters || p.Kind == kernels.Counter
+		}
 	}
 	return nil
 }
@@ -195,6 +199,9 @@ func (o *op) Submit(v workloads.Variant) error {
 		if err := c.valid("capture", nodeName(o.b)); err != nil {
 			return err
 		}
+		if err := c.order(o); err != nil {
+			return o.failed(err)
+		}
 	}
 	r.last[o.stream].Store(o.b)
 	if o.library != nil {
@@ -217,6 +224,9 @@ func (o *op) Submit(v workloads.Variant) error {
 	}
 	if c != nil {
 		c.add(o)
+		if err := c.ordered(o); err != nil {
+			return o.failed(err)
+		}
 		return nil
 	}
 	r.executed[v][o.b.SubGraph]++

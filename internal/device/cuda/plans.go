@@ -64,15 +64,31 @@ func (d *Device) Plans() ([]json.RawMessage, error) {
 		}
 		out = append(out, raw)
 	}
+	if d.tuning != (Tuning{}) {
+		raw, err := json.Marshal(tuningRecord{tuningKey, d.tuning})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, raw)
+	}
 	return out, nil
 }
 
 // SetPlans takes what another process chose. A plan of another library version
-// is refused when it is built.
+// is refused when it is built. Plans without a tuning were made without one.
 func (d *Device) SetPlans(raw []json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if len(raw) > 0 {
+		d.tuning = Tuning{}
+	}
 	for _, r := range raw {
+		if t, ok, err := takeTuning(r); err != nil {
+			return fmt.Errorf("cuda: a tuning handed over: %w", err)
+		} else if ok {
+			d.tuning = t
+			continue
+		}
 		var p Plan
 		if err := json.Unmarshal(r, &p); err != nil {
 			return fmt.Errorf("cuda: a plan handed over: %w", err)
@@ -404,14 +420,19 @@ func (r *rank) build(b *workloads.Bound, p Plan) (*dnn.Plan, error) {
 	return plan, nil
 }
 
-// libraryStream is the libraries' state for a stream.
-func (r *rank) libraryStream(s workloads.Stream) (*dnn.Stream, error) {
-	if r.states[s] == nil {
+// libraryStream is the libraries' state for a stream, or a second one for what
+// may run beside the stream's other plans.
+func (r *rank) libraryStream(s workloads.Stream, beside bool) (*dnn.Stream, error) {
+	at := &r.states[s]
+	if beside {
+		at = &r.beside[s]
+	}
+	if *at == nil {
 		state, err := r.builder.NewStream(uintptr(r.streams[s]))
 		if err != nil {
 			return nil, err
 		}
-		r.states[s] = state
+		*at = state
 	}
-	return r.states[s], nil
+	return *at, nil
 }

@@ -37,6 +37,7 @@ type rank struct {
 	builder *dnn.Builder
 	built   map[string]*dnn.Plan
 	states  [workloads.NumStreams]*dnn.Stream
+	beside  [workloads.NumStreams]*dnn.Stream
 
 	timer     *timer
 	ops       []*op
@@ -153,8 +154,33 @@ func (r *rank) load() error {
 		}
 		r.kernel[k.Name] = f
 	}
-	if r.g.dev.opts.Dependent && major >= 9 {
+	if r.g.tuning.OneKernelNorm {
+		if err := r.holdsOneKernel(); err != nil {
+			return err
+		}
+	}
+	if r.g.tuning.Dependent && major >= 9 {
 		r.attrs = []driver.LaunchAttr{driver.ProgrammaticSerialization()}
+	}
+	return nil
+}
+
+// holdsOneKernel refuses a GPU that cannot hold all blocks of a kernel whose
+// blocks wait for each other: it would wait for ever.
+func (r *rank) holdsOneKernel() error {
+	sm, err := r.api.DeviceGetAttribute(r.dev, driver.DeviceMultiprocessorCount)
+	if err != nil {
+		return err
+	}
+	names, threads := kernels.OneKernelNames()
+	for _, name := range names {
+		n, err := r.api.OccupancyMaxActiveBlocks(r.kernel[name], threads, 0)
+		if err != nil {
+			return fmt.Errorf("occupancy of kernel %s: %w", name, err)
+		}
+		if n*sm < kernels.OneKernelBlocks {
+			return fmt.Errorf("kernel %s needs %d blocks at once; %d multiprocessors hold %d each", name, kernels.OneKernelBlocks, sm, n)
+		}
 	}
 	return nil
 }
@@ -185,7 +211,7 @@ func (r *rank) release() error {
 	for _, p := range r.built {
 		try(p.Close())
 	}
-	for _, s := range r.states {
+	for _, s := range slices.Concat(r.states[:], r.beside[:]) {
 		if s != nil {
 			try(s.Close())
 		}

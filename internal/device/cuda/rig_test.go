@@ -159,7 +159,7 @@ func (x *rig) know(r *rank, bounds ...*workloads.Bound) {
 	}
 	jobs := maps.Clone(*x.jobs.Load())
 	for _, b := range bounds {
-		plan, err := kernels.Plan(b)
+		plan, err := r.g.tuning.kernels().Plan(b)
 		must(x.t, err)
 		for i := range plan {
 			if plan[i].Kind == kernels.KindCopyIn {

@@ -221,7 +221,7 @@ func TestLauncherCombinations(t *testing.T) {
 	api := &driver.API{}
 	for name, o := range map[string]Options{
 		"cuDNN":     {Driver: api, Submitter: &second{}, CuDNN: &cudnn.Library{}},
-		"dependent": {Driver: api, Submitter: &second{}, Dependent: true},
+		"dependent": {Driver: api, Submitter: &second{}, Tuning: Tuning{Dependent: true}},
 	} {
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "launcher second") {
 			t.Errorf("%s: %v", name, err)

@@ -97,7 +97,7 @@ func TestTrainsAsTheCPU(t *testing.T) {
 				spec := tinySpec()
 				c.change(&spec)
 				// With programmatic dependent launch as well.
-				dev := x.device(Options{Lowering: &lowering, Dependent: spec.Precision == workloads.FP32})
+				dev := x.device(Options{Lowering: &lowering, Tuning: Tuning{Dependent: spec.Precision == workloads.FP32}})
 				w, err := workloads.New(spec, dev.Target())
 				must(t, err)
 				ref := session(t, cpu.New(cpu.Options{Lowering: &lowering}), w, worker.Options{})

@@ -1,0 +1,90 @@
+package cuda
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+)
+
+// Tuning is how the same operators run. It is chosen once a cell, for all modes
+// and processes, and recorded with the plans: OneKernelNorm may move the last
+// bits of results, and all of it moves times.
+type Tuning struct {
+	// Dependent launches the project's kernels with programmatic dependent
+	// launch where the GPU has it.
+	Dependent bool `json:"dependent_launch"`
+	// OneKernelNorm runs small batch norms as one kernel each way; see
+	// [kernels.Options]. A GPU that cannot hold such a kernel is refused.
+	OneKernelNorm bool `json:"one_kernel_norm"`
+	// Edges says what orders the nodes of a captured graph.
+	Edges Edges `json:"edges"`
+}
+
+// Edges is what orders the nodes of a captured graph. Operators, and so
+// results, are the same with each; only how much may run at once differs.
+type Edges string
+
+const (
+	// EdgesStreams orders nodes as the streams and joins that were recorded do.
+	EdgesStreams Edges = ""
+	// EdgesSerial orders all nodes one after another, as they were submitted:
+	// forks and joins inside a graph cost time on the GPU.
+	EdgesSerial Edges = "serial"
+	// EdgesHazards orders two operators if, and only if, both touch the same
+	// bytes and one of them writes. It goes with [workloads.Target.Beside]:
+	// what shares scratch is ordered.
+	EdgesHazards Edges = "hazards"
+)
+
+// tuningKey is the tuning's key among the plans, where no node's can be.
+const tuningKey = "tuning"
+
+// tuningRecord is the tuning as it stands among the plans.
+type tuningRecord struct {
+	Key string `json:"key"`
+	Tuning
+}
+
+// ParseTuning reads words with commas between them: "dependent", "onekernel",
+// "serial", "hazards"; none is the default.
+func ParseTuning(words string) (t Tuning, err error) {
+	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
+		switch {
+		case w == "dependent":
+			t.Dependent = true
+		case w == "onekernel":
+			t.OneKernelNorm = true
+		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
+			t.Edges = Edges(w)
+		default:
+			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, and one of serial and hazards", words, w)
+		}
+	}
+	return t, nil
+}
+
+// kernels are the options that the project's kernels are planned with.
+func (t Tuning) kernels() kernels.Options { return kernels.Options{OneKernelNorm: t.OneKernelNorm} }
+
+// Tuning is what groups opened from now on run with.
+func (d *Device) Tuning() Tuning {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.tuning
+}
+
+// takeTuning reads a plan handed over if it is the tuning.
+func takeTuning(raw json.RawMessage) (t Tuning, ok bool, err error) {
+	var r tuningRecord
+	if err := json.Unmarshal(raw, &r); err != nil || r.Key != tuningKey {
+		return Tuning{}, false, err
+	}
+	switch r.Edges {
+	case EdgesStreams, EdgesSerial, EdgesHazards:
+	default:
+		return Tuning{}, false, fmt.Errorf("edges %q are unknown", r.Edges)
+	}
+	return r.Tuning, true, nil
+}

@@ -124,6 +124,7 @@ func (x *Index) compareCalls(a, b int32) int {
 	return cmp.Or(
 		strings.Compare(x.T.Text(p.Name), x.T.Text(q.Name)),
 		strings.Compare(x.threadKey(p.Thread), x.threadKey(q.Thread)),
+		cmp.Compare(p.Class, q.Class),
 	)
 }
 

@@ -43,7 +43,11 @@ func (x *Index) LaunchStats(w Window) LaunchStats {
 			chosen.set(t.Calls[i].Correlation, 1)
 		}
 	}
-	byName := map[string]*callSum{}
+	type key struct {
+		name  Name
+		class CallClass
+	}
+	byName := map[key]*callSum{}
 	var all, syncs callSum
 	all.Class, syncs.Class = CallLaunch, CallSync
 	for i := range t.Calls {
@@ -59,11 +63,11 @@ func (x *Index) LaunchStats(w Window) LaunchStats {
 				continue
 			}
 		}
-		name := t.Text(c.Name)
-		s := byName[name]
+		k := key{c.Name, c.Class}
+		s := byName[k]
 		if s == nil {
-			s = &callSum{CallStats: CallStats{Name: name, Class: c.Class}}
-			byName[name] = s
+			s = &callSum{CallStats: CallStats{Name: t.Text(c.Name), Class: c.Class}}
+			byName[k] = s
 		}
 		s.add(c, x.OpsOf[i])
 		all.add(c, x.OpsOf[i])
@@ -73,7 +77,7 @@ func (x *Index) LaunchStats(w Window) LaunchStats {
 		out.ByName = append(out.ByName, s.done())
 	}
 	slices.SortFunc(out.ByName, func(a, b CallStats) int {
-		return cmp.Or(cmp.Compare(b.HostNs.SumNs, a.HostNs.SumNs), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.HostNs.SumNs, a.HostNs.SumNs), strings.Compare(a.Name, b.Name), cmp.Compare(a.Class, b.Class))
 	})
 	return out
 }

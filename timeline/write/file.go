@@ -1,0 +1,83 @@
+package write
+
+import (
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/timeline"
+)
+
+// File writes a timeline to path as Chrome JSON, packed if the name ends in .gz:
+// under a temporary name beside it, synced and renamed, so that a reader sees
+// the whole trace or none. A file that is there is replaced and keeps its
+// permissions; a link is followed; what is no file is refused.
+func File(path string, x *timeline.Index) error {
+	if err := file(path, x); err != nil {
+		return fmt.Errorf("write trace %s: %w", path, err)
+	}
+	return nil
+}
+
+func file(path string, x *timeline.Index) (err error) {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	old, err := os.Stat(path)
+	switch {
+	case err == nil && !old.Mode().IsRegular():
+		return errors.New("it is no file")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	// Not os.CreateTemp, whose files are their owner's alone.
+	var salt [8]byte
+	_, _ = rand.Read(salt[:]) // documented never to fail
+	name := filepath.Join(filepath.Dir(path), ".trbench-"+hex.EncodeToString(salt[:])+".tmp")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(name)
+		}
+	}()
+	err = pour(f, strings.HasSuffix(path, ".gz"), x)
+	if err == nil && old != nil {
+		err = f.Chmod(old.Mode().Perm())
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(name, path)
+}
+
+func pour(w io.Writer, packed bool, x *timeline.Index) error {
+	if !packed {
+		return Chrome(w, x)
+	}
+	// The fastest level: of 10,000 kernels the default makes a sixth less, in
+	// two and a half times the time.
+	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if err := Chrome(z, x); err != nil {
+		return err
+	}
+	return z.Close()
+}

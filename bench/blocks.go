@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -30,6 +31,8 @@ type Schedule struct {
 	Images int
 	// Process goes into the samples.
 	Process int
+	// Tool, if there is one, is shown what is done.
+	Tool *nvtx.Client
 	// Clock is what is timed with; nil is [System].
 	Clock Clock
 	// Deadline is a reading of Clock after which no block begins; 0 is never.
@@ -87,7 +90,9 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 		samples: newSampleSet(len(keys), p.Process), executors: make([]Executor, len(keys)),
 		out: Measured{Configurations: make([]results.Configuration, len(keys))}}
 	for i, k := range keys {
+		shown := m.show("prepare", i, 0)
 		x, err := s.Executor(k)
+		shown.end()
 		if err != nil {
 			return nil, fmt.Errorf("prepare %s: %w", k, err)
 		}
@@ -96,7 +101,10 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 	}
 	for i, k := range keys {
 		m.phase("warm up " + k.String())
-		if err := m.warmUp(i); err != nil {
+		shown := m.show("warm_up", i, 0)
+		err := m.warmUp(i)
+		shown.end()
+		if err != nil {
 			return nil, fmt.Errorf("warm up %s: %w", k, err)
 		}
 	}
@@ -178,6 +186,25 @@ type measurement struct {
 	out       Measured
 }
 
+// shown is a configuration's part of a phase, as a tool sees it.
+type shown struct{ phase, configuration nvtx.Span }
+
+// show tells a tool that a phase begins on a configuration; n is its number.
+func (m *measurement) show(phase string, i, n int) shown {
+	if m.plan.Tool == nil {
+		return shown{}
+	}
+	return shown{
+		m.plan.Tool.StartInt(phase, nvtx.Phase.Look(), int64(n)),
+		m.plan.Tool.Start(m.keys[i].String(), nvtx.Configuration.Look()),
+	}
+}
+
+func (s shown) end() {
+	s.configuration.End()
+	s.phase.End()
+}
+
 func (m *measurement) phase(text string) { m.events(Event{Phase: text}) }
 
 // take keeps samples and tells of them.
@@ -200,7 +227,10 @@ func (m *measurement) blocks() error {
 		}
 		for position, i := range order {
 			m.phase(fmt.Sprintf("block %d of %d, %s", block+1, m.plan.Blocks, m.keys[i]))
-			if err := m.block(i, Taken{Configuration: i, Block: block, Position: position, Timed: true}); err != nil {
+			shown := m.show("block", i, block)
+			err := m.block(i, Taken{Configuration: i, Block: block, Position: position, Timed: true})
+			shown.end()
+			if err != nil {
 				return fmt.Errorf("block %d, %s: %w", block, m.keys[i], err)
 			}
 		}
@@ -254,6 +284,7 @@ func (m *measurement) timed(i int, x Executor, t *Taken) error {
 // clock and, where the device can, by events.
 func (m *measurement) backToBack(x Executor, t *Taken) error {
 	timer, _ := x.(EventTimer)
+	defer m.plan.Tool.StartInt("steps", nvtx.Phase.Look(), int64(m.plan.Steps)).End()
 	begin, cpu := m.clock.Now(), m.clock.CPU()
 	if timer != nil {
 		if err := timer.MarkBegin(); err != nil {
@@ -290,6 +321,7 @@ func (m *measurement) backToBack(x Executor, t *Taken) error {
 // time goes in it.
 func (m *measurement) single(x Executor, t *Taken) error {
 	x.Clocks()
+	defer m.plan.Tool.Start("single_step", nvtx.Phase.Look()).End()
 	begin := m.clock.Now()
 	if err := x.Submit(1); err != nil {
 		return err
@@ -324,7 +356,9 @@ func (m *measurement) overhead(i int, x Executor, t *Taken) error {
 	if err := m.start(x); err != nil {
 		return err
 	}
+	shown := m.plan.Tool.Start("launch_overhead", nvtx.Phase.Look())
 	d, why, err := meter.LaunchOverhead(m.plan.Steps)
+	shown.End()
 	switch {
 	case err != nil:
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
@@ -51,6 +52,8 @@ type CellRequest struct {
 	Events func(Event) `json:"-"`
 	// Machine, if set, is [Schedule.Machine].
 	Machine func() []results.Reading `json:"-"`
+	// Tool, if there is one, is shown what is done.
+	Tool *nvtx.Client `json:"-"`
 }
 
 // Request is a replicate of the plan's i-th cell. Folders in the plan are

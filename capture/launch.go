@@ -5,6 +5,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -52,6 +53,7 @@ func (l *Launcher) Launch(id workloads.SubGraph, v workloads.Variant, c *walk.Co
 // segment is what one run of a segment does in mode step.
 type segment struct {
 	known    bool
+	shown    *nvtx.Range
 	launch   launch
 	feeds    []workloads.Half
 	consumed []workloads.Half
@@ -88,6 +90,7 @@ func (s *Set) Runner(r device.Rank, feeder walk.Feeder) (*Runner, error) {
 	for _, seg := range walk.Segments(s.tables[r.ID()].Variants()) {
 		p := run.segments.At(seg)
 		p.known = true
+		p.shown = s.tables[r.ID()].Tool().Range(walk.SegmentName(seg), nvtx.SubGraph.Look())
 		p.feeds = s.feeds(seg)
 		if next, ok := walk.After(seg); ok {
 			p.ahead = s.feeds(next)
@@ -131,9 +134,11 @@ func (r *Runner) submit(seg workloads.Segment) error {
 		}
 	}
 	if p.launch.exec != nil {
+		p.shown.Push()
 		r.Clock.Mark()
 		err := p.launch.exec.Launch(workloads.COMP1, seg.Variant)
 		r.Clock.Submitted()
+		p.shown.Pop()
 		if err != nil {
 			return fmt.Errorf("launch: %w", err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -139,8 +140,10 @@ func Prepare(g device.Group, w *workloads.Workload, tables []*walk.Table, cfg Co
 }
 
 func (s *Set) phase(name string, run func() (int, error)) error {
+	shown := s.tables[0].Tool().Start(name, nvtx.Capture.Look())
 	begin := time.Now()
 	n, err := run()
+	shown.End()
 	s.phases = append(s.phases, Phase{name, time.Since(begin), n})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -22,6 +23,9 @@ func (c *recorder) capture(u *unit) (graph device.Graph, err error) {
 	fail := func(call string, err error) error {
 		return fmt.Errorf("capture %s: %s: %w", u.name, call, err)
 	}
+	shown := c.table.Tool().Range(u.name, nvtx.Capture.Look())
+	shown.Push()
+	defer shown.Pop()
 	if err := c.reserve(u); err != nil {
 		return nil, fail("reserve", err)
 	}
@@ -78,8 +82,19 @@ func (c *recorder) reserve(u *unit) error {
 }
 
 func (c *recorder) submit(id workloads.SubGraph, u *unit) error {
+	shown := c.table.Shown(id)
+	shown.Push()
+	defer shown.Pop()
+	nodes := c.table.ShownNodes(id, u.variant, c.control)
 	for i, op := range c.table.Ops(id, u.variant, c.control) {
-		if err := op.Submit(u.variant); err != nil {
+		if nodes != nil {
+			nodes[i].Push()
+		}
+		err := op.Submit(u.variant)
+		if nodes != nil {
+			nodes[i].Pop()
+		}
+		if err != nil {
 			return fmt.Errorf("node %d, %s/%s: %w", i, id, op.Bound().Name, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -31,11 +32,32 @@ var _ walk.Launcher = (*Launcher)(nil)
 // ends it; it names the operator.
 func (l *Launcher) Launch(id workloads.SubGraph, v workloads.Variant, c *walk.Counts) error {
 	e := l.Table.Entry(id, v, l.Control)
+	if shown := l.Table.ShownNodes(id, v, l.Control); shown != nil {
+		return l.show(shown, e, v, c)
+	}
 	for _, op := range e.Ops {
 		if l.Dispatch > 0 {
 			burn(l.Dispatch)
 		}
 		if err := op.Submit(v); err != nil {
+			return err
+		}
+	}
+	c.Host += int64(e.Calls)
+	c.Copy += int64(e.Copies)
+	return nil
+}
+
+// show is Launch with a range around every operator, for a tool.
+func (l *Launcher) show(shown []*nvtx.Range, e *walk.Entry, v workloads.Variant, c *walk.Counts) error {
+	for i, op := range e.Ops {
+		shown[i].Push()
+		if l.Dispatch > 0 {
+			burn(l.Dispatch)
+		}
+		err := op.Submit(v)
+		shown[i].Pop()
+		if err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ type Pacer struct {
 	Clock Stopwatch
 
 	submit   func(workloads.Segment) error
+	shown    *shownSteps // nil without a tool
 	progress atomic.Int64
 }
 
@@ -28,12 +29,15 @@ func NewPacer(r device.Rank, t *Table, feeder Feeder, submit func(workloads.Segm
 	if err != nil {
 		return nil, err
 	}
-	return &Pacer{Rank: r, Feed: feed, submit: submit}, nil
+	return &Pacer{Rank: r, Feed: feed, submit: submit, shown: newShownSteps(t.tool, r.ID())}, nil
 }
 
 // Run submits a segment. After an error the rank's streams may still hold work;
 // the caller drains them.
 func (p *Pacer) Run(seg workloads.Segment) error {
+	if p.shown != nil {
+		p.shown.begin(seg)
+	}
 	p.Clock.Begin()
 	err := p.submit(seg)
 	if err == nil {
@@ -41,6 +45,9 @@ func (p *Pacer) Run(seg workloads.Segment) error {
 	}
 	p.progress.Add(1)
 	p.Clock.End() // last, so that the clocks hold all there is
+	if p.shown != nil {
+		p.shown.end(seg)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", SegmentName(seg), err)
 	}
@@ -64,7 +71,12 @@ func (p *Pacer) ResetStats() { p.Clock.Reset() }
 func (p *Pacer) Position() Position { return p.Feed.Position() }
 
 // SetPosition moves it. The rank is drained.
-func (p *Pacer) SetPosition(pos Position) { p.Feed.SetPosition(pos) }
+func (p *Pacer) SetPosition(pos Position) {
+	p.Feed.SetPosition(pos)
+	if p.shown != nil {
+		p.shown.endEpoch()
+	}
+}
 
 // Progress counts segments and drains.
 func (p *Pacer) Progress() int64 { return p.progress.Load() }

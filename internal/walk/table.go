@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -41,6 +42,8 @@ type Table struct {
 	owned    int
 	filled   int
 	bytes    int64
+	tool     *nvtx.Client
+	shown    *shownTable // nil without a tool
 }
 
 // Prepare resolves every operator of the filled slots of the variants. It

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -54,6 +55,7 @@ type instr struct {
 	stream workloads.Stream
 	event  device.Event
 	join   string
+	shown  *nvtx.Range // of a sub-graph
 }
 
 // Config is a configuration as a walker sees it.
@@ -87,6 +89,11 @@ func NewWalker(r device.Rank, t *Table, cfg Config, l Launcher, feeder Feeder) (
 		p, err := compile(t.w.Schedule(seg), cfg, t.events)
 		if err != nil {
 			return nil, fmt.Errorf("schedule of %s: %w", SegmentName(seg), err)
+		}
+		for i := range p {
+			if p[i].code == opRun {
+				p[i].shown = t.Shown(p[i].id)
+			}
 		}
 		*w.programs.At(seg), *w.known.At(seg) = p, true
 	}
@@ -212,9 +219,11 @@ func (w *Walker) walk(seg workloads.Segment) error {
 		var err error
 		switch in.code {
 		case opRun:
+			in.shown.Push()
 			w.Clock.Mark()
 			err = w.launcher.Launch(in.id, seg.Variant, &w.Clock.stats.Counts)
 			w.Clock.Submitted()
+			in.shown.Pop()
 		case opRecord:
 			err = w.Rank.Record(in.stream, in.event)
 		case opWait:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -27,6 +28,8 @@ const (
 // error leaves a cell behind.
 func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *results.Cell, err error) {
 	clock := bench.System()
+	defer req.Tool.StartInt(nvtx.RunName, nvtx.Run.Look(), int64(req.Process)).End()
+	defer req.Tool.Start(bench.CellName(req.Cell), nvtx.Cell.Look()).End()
 	progress := func(what string) {
 		if req.Events != nil {
 			req.Events(bench.Event{Phase: what})
@@ -46,7 +49,9 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 			return nil, err
 		}
 	}
+	shown := req.Tool.Start("build", nvtx.Phase.Look())
 	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
+	shown.End()
 	if err != nil {
 		return nil, fmt.Errorf("build workload: %w", err)
 	}
@@ -62,7 +67,9 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 		return nil, err
 	}
 	progress("prepare operators")
-	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx})
+	shown = req.Tool.Start("prepare_operators", nvtx.Phase.Look())
+	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool})
+	shown.End()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +80,9 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 		steps = QuickVerifySteps
 	}
 	progress(fmt.Sprintf("check that %d configurations agree", len(req.Configurations)))
+	shown = req.Tool.StartInt("verify", nvtx.Phase.Look(), int64(steps))
 	verify, err := s.Check(ctx, req.Configurations, steps)
+	shown.End()
 	if err != nil {
 		var d *bench.DisagreementError
 		if errors.As(err, &d) {
@@ -98,7 +107,8 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 // schedule is the request's, on a clock that began with it.
 func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
 	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
-		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine}
+		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine,
+		Tool: req.Tool}
 }
 
 // cell describes what was run.
@@ -128,6 +138,10 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 	if s.group.Ranks() > 1 && c.Key.Device == "cpu" {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "ranks_share_cores",
 			Text: "the ranks share this machine's cores, so their step times are not those of as many devices"})
+	}
+	if path := req.Tool.Tool(); path != "" {
+		c.Warnings = append(c.Warnings, results.Warning{Code: "tool_attached", Text: fmt.Sprintf(
+			"a tool was attached (%s, by %s): timings include it", path, nvtx.PathVariable)})
 	}
 	if len(s.step) > 1 {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "step_begins_epoch", Text: fmt.Sprintf(

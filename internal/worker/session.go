@@ -11,6 +11,7 @@ import (
 	"github.com/tech-renaissance/trbench/capture"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/walk"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -34,6 +35,9 @@ type Options struct {
 	// goes on for a moment; if it takes longer, the session is abandoned and
 	// closes itself once they are done.
 	Context context.Context
+	// Tool, if there is one, is shown what is submitted and captured, and the
+	// names of threads, devices and streams.
+	Tool *nvtx.Client
 }
 
 // graceAfterCancel is how long a cancelled session waits for its ranks.
@@ -129,6 +133,9 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		return nil, err
 	}
 	s.tableTime = time.Since(begin)
+	if err := s.show(); err != nil {
+		return nil, err
+	}
 	// From here on an operator that asks for memory the plan does not have
 	// would work on addresses no graph knows.
 	g.Seal()

@@ -39,11 +39,11 @@ struct version_info {
 
 static FILE *out;
 static char domains[8][64];
-static char strings[256][64];
+static char strings[4096][128];
 static int domain_count, string_count, depth;
 static uint64_t ranges = 100;
 
-#define SAY(...) (fprintf(out, "%ld ", syscall(SYS_gettid)), fprintf(out, __VA_ARGS__), fputc('\n', out), fflush(out))
+#define SAY(...) (flockfile(out), fprintf(out, "%ld ", syscall(SYS_gettid)), fprintf(out, __VA_ARGS__), fputc('\n', out), fflush(out), funlockfile(out))
 
 static const char *domain_name(void *d) {
 	for (int i = 0; i < domain_count; i++)
@@ -83,7 +83,11 @@ static const char *show(const struct attributes *a) {
 }
 
 static void core_mark(const struct attributes *a) { SAY("MarkEx %s", show(a)); }
-static uint64_t core_start(const struct attributes *a) { SAY("RangeStartEx %s = %" PRIu64, show(a), ranges + 1); return ++ranges; }
+static uint64_t core_start(const struct attributes *a) {
+	uint64_t id = __atomic_add_fetch(&ranges, 1, __ATOMIC_SEQ_CST);
+	SAY("RangeStartEx %s = %" PRIu64, show(a), id);
+	return id;
+}
 static void core_end(uint64_t id) { SAY("RangeEnd %" PRIu64, id); }
 static int core_push(const struct attributes *a) { SAY("RangePushEx %s", show(a)); return depth++; }
 static int core_pop(void) { SAY("RangePop"); return --depth; }
@@ -92,8 +96,9 @@ static void core_thread(uint32_t id, const char *name) { SAY("NameOsThreadA %u '
 
 static void domain_mark(void *d, const struct attributes *a) { SAY("DomainMarkEx %s %s", domain_name(d), show(a)); }
 static uint64_t domain_start(void *d, const struct attributes *a) {
-	SAY("DomainRangeStartEx %s %s = %" PRIu64, domain_name(d), show(a), (UINT64_C(1) << 40) + ranges + 1);
-	return (UINT64_C(1) << 40) + ++ranges;
+	uint64_t id = (UINT64_C(1) << 40) + __atomic_add_fetch(&ranges, 1, __ATOMIC_SEQ_CST);
+	SAY("DomainRangeStartEx %s %s = %" PRIu64, domain_name(d), show(a), id);
+	return id;
 }
 static void domain_end(void *d, uint64_t id) { SAY("DomainRangeEnd %s %" PRIu64, domain_name(d), id); }
 static int domain_push(void *d, const struct attributes *a) { SAY("DomainRangePushEx %s %s", domain_name(d), show(a)); return depth++; }
@@ -104,7 +109,7 @@ static void *domain_register(void *d, const char *text) {
 #ifdef NO_REGISTER
 	return NULL;
 #else
-	return strncpy(strings[string_count++], text, 63);
+	return strncpy(strings[string_count++], text, 127);
 #endif
 }
 static void *domain_create(const char *name) {

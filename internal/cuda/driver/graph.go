@@ -448,6 +448,10 @@ func (a *API) GraphAddDependencies(g Graph, from, to []GraphNode) error {
 	return a.call(&a.t.graphAddDependencies, uintptr(g), uintptr(unsafe.Pointer(&from[0])), uintptr(unsafe.Pointer(&to[0])), uintptr(len(from)))
 }
 
+// GraphDestroyNode takes a node with its edges out of a graph. Source:
+// cuGraphDestroyNode.
+func (a *API) GraphDestroyNode(n GraphNode) error { return a.call(&a.t.graphDestroyNode, uintptr(n)) }
+
 // GraphDebugDotPrint writes a picture of the graph to a file. Source:
 // cuGraphDebugDotPrint.
 func (a *API) GraphDebugDotPrint(g Graph, path string, flags DotFlags) error {

@@ -98,6 +98,7 @@ type table struct {
 	graphChildGraphNodeGetGraph     sym
 	graphAddKernelNode              sym
 	graphAddDependencies            sym
+	graphDestroyNode                sym
 	graphDebugDotPrint              sym
 	deviceGetGraphMemAttribute      sym
 	deviceGraphMemTrim              sym
@@ -202,6 +203,7 @@ func (t *table) entries() []entry {
 		{&t.graphChildGraphNodeGetGraph, 10000, []string{"cuGraphChildGraphNodeGetGraph"}},
 		{&t.graphAddKernelNode, 12000, []string{"cuGraphAddKernelNode_v2"}},
 		{&t.graphAddDependencies, 10000, []string{"cuGraphAddDependencies"}},
+		{&t.graphDestroyNode, 10000, []string{"cuGraphDestroyNode"}},
 		{&t.graphDebugDotPrint, 11030, []string{"cuGraphDebugDotPrint"}},
 		{&t.deviceGetGraphMemAttribute, 11040, []string{"cuDeviceGetGraphMemAttribute"}},
 		{&t.deviceGraphMemTrim, 11040, []string{"cuDeviceGraphMemTrim"}},

@@ -96,6 +96,15 @@ func (g *graph) add(m *Machine, n *node) {
 	g.nodes = append(g.nodes, n)
 }
 
+// remove takes a node and its edges out.
+func (g *graph) remove(m *Machine, n *node) {
+	g.nodes = slices.DeleteFunc(g.nodes, func(o *node) bool { return o == n })
+	for _, o := range g.nodes {
+		o.deps = slices.DeleteFunc(o.deps, func(d *node) bool { return d == n })
+	}
+	delete(m.objects, n.h)
+}
+
 // programmatic says whether the edge from d to n comes of programmatic
 // dependent launch.
 func (n *node) programmatic(d *node) bool {

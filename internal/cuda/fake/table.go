@@ -1143,6 +1143,19 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 			return success
 		})
 	})
+	def("cuGraphDestroyNode", 10000, func(h uintptr) uintptr {
+		return do("cuGraphDestroyNode", func(m *Machine, t *thread) code {
+			n, r := get[*node](m, h)
+			if r != 0 {
+				return r
+			}
+			if n.g.capturing {
+				return illegalState
+			}
+			n.g.remove(m, n)
+			return success
+		})
+	})
 	def("cuGraphDebugDotPrint", 11030, func(h uintptr, path *byte, flags uint32) uintptr {
 		return onGraph("cuGraphDebugDotPrint", h, func(m *Machine, t *thread, g *graph) code { return g.dot(cText(path)) })
 	})

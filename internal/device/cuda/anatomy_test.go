@@ -29,6 +29,13 @@ type tune struct {
 // tunes are in an order in which what might hang comes last.
 var tunes = []tune{
 	{"base", Tuning{}},
+	{"fills", Tuning{FillKernels: true}},
+	{"fills+pdl", Tuning{FillKernels: true, Dependent: true}},
+	{"fills+serial+pdl", Tuning{FillKernels: true, Edges: EdgesSerial, Dependent: true}},
+	{"fills+hazards", Tuning{FillKernels: true, Edges: EdgesHazards}},
+	{"fills+hazards+pdl", Tuning{FillKernels: true, Edges: EdgesHazards, Dependent: true}},
+	{"fills+one+pdl", Tuning{FillKernels: true, OneKernelNorm: true, Dependent: true}},
+	{"fills+hazards+one+pdl", Tuning{FillKernels: true, Edges: EdgesHazards, OneKernelNorm: true, Dependent: true}},
 	{"pdl", Tuning{Dependent: true}},
 	{"serial", Tuning{Edges: EdgesSerial}},
 	{"serial+pdl", Tuning{Edges: EdgesSerial, Dependent: true}},

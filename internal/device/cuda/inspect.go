@@ -37,6 +37,11 @@ func (g *graph) inspect() error {
 	if err := a.rest(); err != nil {
 		return fmt.Errorf("audit of the captured graph: %w", err)
 	}
+	if r.g.tuning.FillKernels {
+		if nodes, err = g.replaceFills(nodes); err != nil {
+			return err
+		}
+	}
 	edges, err := r.api.GraphGetEdges(g.h)
 	if err != nil {
 		return fmt.Errorf("read the edges back: %w", err)
@@ -243,7 +248,7 @@ func (a *audit) kernel(n driver.GraphNode) error {
 	for i, arg := range args {
 		for at := 0; at+8 <= len(arg); at += 8 {
 			word := binary.NativeEndian.Uint64(arg[at:])
-			if word == 0 || r.owns(word, 1) {
+			if word == 0 || r.owns(word, 1) || !own && paddedInt(word) {
 				continue
 			}
 			if _, _, err := r.api.MemGetAddressRange(driver.DevicePtr(word)); err == nil {
@@ -256,6 +261,13 @@ func (a *audit) kernel(n driver.GraphNode) error {
 	}
 	return nil
 }
+
+// paddedInt says that a word of a library's structure may be a 32-bit number
+// beside padding that still holds the upper half of some address, as was seen
+// of a cuDNN reduction's parameters on an H200 (0x7feb_0001_0100, in memory
+// that is not the rank's): 24 bits or fewer are taken for a number. An address
+// into the first 16 MiB of a 4 GiB span goes unjudged with it, one in 256.
+func paddedInt(word uint64) bool { return uint32(word) < 1<<24 }
 
 // owns says whether n bytes from an address lie in the rank's arena, counters
 // or pinned memory.

@@ -133,12 +133,22 @@ func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, func(
 		}
 		return r.layCopyIn(driver.DevicePtr(r.address(l.Dst)), uintptr(r.address(l.Src)), int(l.Dst.Bytes), r.streams[s])
 	}
+	spec, err := r.kernelSpec(l, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.layKernel(spec)
+}
+
+// kernelSpec resolves a kernel's launch to addresses.
+func (r *rank) kernelSpec(l *kernels.Launch, s workloads.Stream) (driver.KernelSpec, error) {
+	var none driver.KernelSpec
 	args := &driver.Args{}
 	for _, p := range l.Params {
 		switch p.Kind {
 		case kernels.Pointer:
 			if err := r.check(p.Region); err != nil {
-				return nil, nil, fmt.Errorf("kernel %s: %w", l.Kernel, err)
+				return none, fmt.Errorf("kernel %s: %w", l.Kernel, err)
 			}
 			args.U64(r.pointer(p, s))
 		case kernels.Counter, kernels.Null, kernels.Int64:
@@ -148,17 +158,17 @@ func (r *rank) lay(l *kernels.Launch, s workloads.Stream) (*driver.Launch, func(
 		case kernels.Block:
 			args.Struct(p.Bytes)
 		default:
-			return nil, nil, fmt.Errorf("kernel %s: parameter of kind %d", l.Kernel, p.Kind)
+			return none, fmt.Errorf("kernel %s: parameter of kind %d", l.Kernel, p.Kind)
 		}
 	}
 	f, ok := r.kernel[l.Kernel]
 	if !ok {
-		return nil, nil, fmt.Errorf("there is no kernel %s", l.Kernel)
+		return none, fmt.Errorf("there is no kernel %s", l.Kernel)
 	}
-	return r.layKernel(driver.KernelSpec{
+	return driver.KernelSpec{
 		Func: f, Name: l.Kernel, Grid: l.Grid, Block: l.Block, Shared: l.Shared,
 		Stream: r.streams[s], Args: args, Attrs: r.attrs,
-	})
+	}, nil
 }
 
 // pointer is the value of an 8-byte parameter on a stream.

@@ -18,6 +18,11 @@ type Tuning struct {
 	// OneKernelNorm runs small batch norms as one kernel each way; see
 	// [kernels.Options]. A GPU that cannot hold such a kernel is refused.
 	OneKernelNorm bool `json:"one_kernel_norm"`
+	// FillKernels turns the fills with zeros that libraries put into a captured
+	// graph into launches of the project's own kernel: a fill node costs the
+	// host more than a microsecond in each launch of the graph, a kernel node
+	// some nanoseconds. What is filled is the same.
+	FillKernels bool `json:"fill_kernels"`
 	// Edges says what orders the nodes of a captured graph.
 	Edges Edges `json:"edges"`
 }
@@ -48,7 +53,7 @@ type tuningRecord struct {
 }
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
-// "serial", "hazards"; none is the default.
+// "fills", "serial", "hazards"; none is the default.
 func ParseTuning(words string) (t Tuning, err error) {
 	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
 		switch {
@@ -56,10 +61,12 @@ func ParseTuning(words string) (t Tuning, err error) {
 			t.Dependent = true
 		case w == "onekernel":
 			t.OneKernelNorm = true
+		case w == "fills":
+			t.FillKernels = true
 		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
 			t.Edges = Edges(w)
 		default:
-			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, and one of serial and hazards", words, w)
+			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, and one of serial and hazards", words, w)
 		}
 	}
 	return t, nil

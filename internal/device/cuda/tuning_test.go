@@ -18,6 +18,7 @@ func TestParseTuning(t *testing.T) {
 		{"onekernel,hazards", Tuning{OneKernelNorm: true, Edges: EdgesHazards}, false},
 		{"serial,dependent,onekernel", Tuning{Dependent: true, OneKernelNorm: true, Edges: EdgesSerial}, false},
 		{"serial,hazards", Tuning{}, true},
+		{"fills", Tuning{FillKernels: true}, false},
 		{"streams", Tuning{}, true},
 		{"Serial", Tuning{}, true},
 	} {

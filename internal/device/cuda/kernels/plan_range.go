@@ -60,6 +60,15 @@ func (p *planner) copyIn() {
 	p.add(Launch{Kind: KindCopyIn, Src: src.Region, Dst: dst.Region})
 }
 
+// Zero is the launch that clears a region, which begins at a multiple of 16
+// bytes.
+func Zero(r workloads.Region) Launch {
+	return grid("zero_1", rangeThreads, [3]int{zeroBlocks(r), 1, 1}, write(r), i64(r.Bytes))
+}
+
+// zeroBlocks is how many blocks clear a region.
+func zeroBlocks(r workloads.Region) int { return max(1, ceilDiv(int(r.Bytes/16), zeroUnits)) }
+
 func (p *planner) zero() {
 	if !p.arity(0, len(p.b.Out)) {
 		return
@@ -73,10 +82,10 @@ func (p *planner) zero() {
 			p.fail(&p.b.Out[i], "is not aligned to 16 bytes")
 		}
 	}
-	blocks := func(r workloads.Region) int { return max(1, ceilDiv(int(r.Bytes/16), zeroUnits)) }
+	blocks := zeroBlocks
 	for len(ranges) > 0 && p.err == nil {
 		if len(ranges) == 1 {
-			p.add(grid("zero_1", rangeThreads, [3]int{blocks(ranges[0]), 1, 1}, write(ranges[0]), i64(ranges[0].Bytes)))
+			p.add(Zero(ranges[0]))
 			return
 		}
 		part := ranges[:min(len(ranges), 3)]

@@ -1,0 +1,76 @@
+package cuda
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/internal/cuda/driver"
+	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/workloads"
+)
+
+// Fills with zeros become kernels in their places; the others stay fills.
+func TestFillsBecomeKernels(t *testing.T) {
+	for _, kernels := range []bool{false, true} {
+		t.Run(fmt.Sprint(kernels), func(t *testing.T) {
+			x := newRig(t, nil).open()
+			x.g.tuning.FillKernels = kernels
+			x.do(func(r device.Rank) {
+				k := x.r
+				comp := k.streams[workloads.COMP1]
+				at := func(x workloads.Region) driver.DevicePtr { return driver.DevicePtr(k.address(x)) }
+				a, b := x.op(r, workloads.DeepFwdBwd, "a", 0), x.op(r, workloads.DeepFwdBwd, "b", 1)
+				for _, z := range []workloads.Region{word(0), {Off: word(1).Off, Bytes: 100}, word(4)} {
+					o := workloads.Operand{Name: "z", DType: workloads.U8, Shape: workloads.Shape{int(z.Bytes)}, Region: z}
+					x.know(k, &workloads.Bound{Node: &workloads.Node{Name: "zero", Op: workloads.OpZero}, SubGraph: workloads.DeepFwdBwd,
+						Out: []workloads.Operand{o}, Writes: []workloads.Region{z}})
+				}
+				must(t, r.Fill(word(2), 9), r.Fill(word(3), 9), r.Fill(word(4), 9),
+					r.BeginCapture(workloads.COMP1, device.CaptureThreadLocal),
+					x.api.MemsetD8Async(at(word(0)), 0, 256, comp), // the graph's first node
+					a.Submit(0), b.Submit(0),
+					// Two in a row, between operators; the second clears a part.
+					x.api.MemsetD32Async(at(word(0)), 0, 64, comp), x.api.MemsetD8Async(at(word(1)), 0, 100, comp),
+					a.Submit(0),
+					x.api.MemsetD8Async(at(word(2)), 7, 256, comp),  // no zeros
+					x.api.MemsetD8Async(at(word(3))+8, 0, 32, comp), // not at a multiple of 16
+					x.api.MemsetD8Async(at(word(4)), 0, 256, comp))  // the last
+				g, err := r.EndCapture(workloads.COMP1)
+				must(t, err)
+				fills := 6
+				if kernels {
+					fills = 2
+				}
+				if i := g.Info(); i.Nodes["memset"] != fills || i.Nodes["kernel"] != 9-fills || i.Total() != 9 || i.Edges != 8 || i.Width != 1 || i.CriticalPath != 9 {
+					t.Errorf("kernels %v: %+v", kernels, i)
+				}
+				e, err := g.Instantiate()
+				must(t, err)
+				for range 3 {
+					must(t, e.Launch(workloads.COMP1, 0), r.SyncAll())
+					if n := x.runs(r, 0); n != 1 {
+						t.Errorf("kernels %v: a ran %d times since it was cleared", kernels, n)
+					}
+					got := make([]byte, 256)
+					if must(t, r.Read(word(1), got)); !bytes.Equal(got[:100], make([]byte, 100)) || bytes.Equal(got[100:104], make([]byte, 4)) {
+						t.Errorf("kernels %v: b's region holds % x", kernels, got[:112])
+					}
+					must(t, r.Read(word(2), got))
+					if want := bytes.Repeat([]byte{7}, 256); !bytes.Equal(got, want) {
+						t.Errorf("kernels %v: the fill with sevens left % x", kernels, got[:16])
+					}
+					must(t, r.Read(word(3), got))
+					if want := append(bytes.Repeat([]byte{9}, 8), make([]byte, 32)...); !bytes.Equal(got[:40], want) || got[40] != 9 {
+						t.Errorf("kernels %v: the fill off 16 left % x", kernels, got[:48])
+					}
+					if must(t, r.Read(word(4), got)); !bytes.Equal(got, make([]byte, 256)) {
+						t.Errorf("kernels %v: the last fill left % x", kernels, got[:16])
+					}
+				}
+				must(t, e.Close(), g.Close())
+			})
+			must(t, x.g.Close())
+		})
+	}
+}

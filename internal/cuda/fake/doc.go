@@ -30,6 +30,8 @@
 // launched into a capture (the driver makes a child graph), and arguments
 // packed into one buffer (extra).
 //
+// [Machine.CUPTI] and [Machine.NVML] are the libraries beside a driver.
+//
 // The package keeps one rule: it knows no binding. Codes and layouts are its
 // own, so that an error in a binding's is seen.
 package fake

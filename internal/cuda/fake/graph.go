@@ -191,6 +191,7 @@ type replay struct {
 	before *item         // the exec's replay before this one
 	waits  map[int]*item // of event wait nodes
 	marks  map[int]*mark // of event record nodes
+	acts   []*activity   // by node, where a profiler records them
 }
 
 type mark struct {
@@ -238,6 +239,10 @@ func (r *replay) run() {
 }
 
 func (r *replay) exec(i int, n *xnode) {
+	if r.acts != nil && r.acts[i] != nil {
+		a, begin := r.acts[i], cuptiNow()
+		defer func() { a.start, a.end = begin, cuptiNow() }()
+	}
 	switch n.typ {
 	case typeKernel:
 		n.l.run(r.ctx, r.mem, r.fails[i])
@@ -349,7 +354,8 @@ func (m *Machine) launchGraph(t *thread, eh, sh uintptr) code {
 			n.ev.item, n.ev.whenNs = mk.it, mk.when
 		}
 	}
-	e.last = m.submit(s, re.run)
+	re.acts = m.activities(e, s)
+	e.last = m.replayed(e, s, re.acts, re.run)
 	return success
 }
 

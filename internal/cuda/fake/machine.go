@@ -65,6 +65,10 @@ type Machine struct {
 	unregistered  []string
 	allocsInCap   int
 
+	// correlation is the number of the call under way, where a profiler
+	// records; it is read before the call lets others in.
+	correlation uint32
+
 	failMu  sync.Mutex // failing kernels only
 	reports []string
 }
@@ -74,6 +78,9 @@ type thread struct {
 	id   int
 	ctx  *context
 	mode int
+	// waits is the profiler's number of the stream that the call under way
+	// waits for.
+	waits uint32
 }
 
 func h200() GPU {
@@ -392,6 +399,9 @@ func do(name string, body func(m *Machine, t *thread) code) uintptr {
 		m.desc = ""
 	}
 	r, invalidate := m.fault(name)
+	if end := m.calling(name, t, &r); end != nil {
+		defer end()
+	}
 	if r != 0 {
 		if invalidate {
 			for _, c := range m.captures {

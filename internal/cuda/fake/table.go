@@ -298,7 +298,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 
 	// Copies and fills. The synchronous ones use the legacy stream.
 
-	sync := func(name string, op func(m *Machine, c *context) (func(), code)) uintptr {
+	sync := func(name string, a activity, op func(m *Machine, c *context) (func(), code)) uintptr {
 		return do(name, func(m *Machine, t *thread) code {
 			s, r := m.stream(t, 0)
 			if r != 0 {
@@ -311,12 +311,12 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 			if r := m.prohibit(t); r != 0 {
 				return r
 			}
-			m.block(m.submit(s, run))
+			m.block(m.traced(s, a, run))
 			return s.ctx.report()
 		})
 	}
 	def("cuMemcpyHtoD_v2", 3020, func(dst uint64, src unsafe.Pointer, n uint64) uintptr {
-		return sync("cuMemcpyHtoD_v2", func(m *Machine, c *context) (func(), code) {
+		return sync("cuMemcpyHtoD_v2", activity{kind: actMemcpy, copyKind: 1, bytes: n}, func(m *Machine, c *context) (func(), code) {
 			m.say("%s %d", m.at(dst), n)
 			d := m.mem.device(c.dev, dst, int(n))
 			if d == nil {
@@ -326,7 +326,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 		})
 	})
 	def("cuMemcpyDtoH_v2", 3020, func(dst unsafe.Pointer, src uint64, n uint64) uintptr {
-		return sync("cuMemcpyDtoH_v2", func(m *Machine, c *context) (func(), code) {
+		return sync("cuMemcpyDtoH_v2", activity{kind: actMemcpy, copyKind: 2, bytes: n}, func(m *Machine, c *context) (func(), code) {
 			m.say("%s %d", m.at(src), n)
 			s := m.mem.device(c.dev, src, int(n))
 			if s == nil {
@@ -336,7 +336,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 		})
 	})
 	def("cuMemcpyDtoD_v2", 3020, func(dst, src uint64, n uint64) uintptr {
-		return sync("cuMemcpyDtoD_v2", func(m *Machine, c *context) (func(), code) {
+		return sync("cuMemcpyDtoD_v2", activity{kind: actMemcpy, copyKind: 8, bytes: n}, func(m *Machine, c *context) (func(), code) {
 			m.say("%s %s %d", m.at(dst), m.at(src), n)
 			d, s := m.mem.device(c.dev, dst, int(n)), m.mem.device(c.dev, src, int(n))
 			if d == nil || s == nil {
@@ -346,7 +346,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 		})
 	})
 	def("cuMemsetD8_v2", 3020, func(dst uint64, v uint8, n uint64) uintptr {
-		return sync("cuMemsetD8_v2", func(m *Machine, c *context) (func(), code) {
+		return sync("cuMemsetD8_v2", activity{kind: actMemset, value: uint32(v), bytes: n}, func(m *Machine, c *context) (func(), code) {
 			m.say("%s %d %d", m.at(dst), v, n)
 			d := m.mem.device(c.dev, dst, int(n))
 			if d == nil {
@@ -389,8 +389,9 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 				k.add(m, s, &node{typ: typeMemcpy, cp: o})
 				return success
 			}
+			a := activity{kind: actMemcpy, copyKind: o.kind(), bytes: uint64(o.n)}
 			if staged {
-				it := m.submit(s, func() { copy(dst, src) })
+				it := m.traced(s, a, func() { copy(dst, src) })
 				if o.dstHost {
 					// A copy to pageable memory returns when it is done.
 					m.block(it)
@@ -398,7 +399,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 				return success
 			}
 			c, mem := s.ctx, m.mem
-			m.submit(s, func() { o.run(c, mem) })
+			m.traced(s, a, func() { o.run(c, mem) })
 			return success
 		})
 	}
@@ -433,7 +434,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 				return success
 			}
 			c, mem := s.ctx, m.mem
-			m.submit(s, func() { o.run(c, mem) })
+			m.traced(s, activity{kind: actMemset, value: o.v, bytes: uint64(o.n * o.size)}, func() { o.run(c, mem) })
 			return success
 		})
 	}
@@ -503,6 +504,7 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 			if r := m.prohibit(t); r != 0 {
 				return r
 			}
+			t.waits = s.number()
 			m.block(s.last)
 			return s.ctx.report()
 		})
@@ -1287,7 +1289,7 @@ func (m *Machine) launch(t *thread, fh uintptr, grid, block [3]uint32, shared ui
 	}
 	l.fn.loaded = true
 	c, mem, fail := s.ctx, m.mem, m.kernelFault(l.fn.k.name)
-	m.submit(s, func() { l.run(c, mem, fail) })
+	m.traced(s, activity{kind: actKernel, l: l}, func() { l.run(c, mem, fail) })
 	return success
 }
 

@@ -20,6 +20,7 @@ gpu=build/gpu
 suites() {
 	cat <<-'EOF'
 		driver     internal/cuda/driver            60
+		cupti      internal/cuda/cupti             60
 		calibrate  internal/device/cuda/calibrate  120
 		golden     internal/golden                 180
 		cuda       internal/device/cuda            240

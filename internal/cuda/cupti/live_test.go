@@ -13,6 +13,8 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/cuda/fake"
+	"github.com/tech-renaissance/trbench/nvtx"
+	"github.com/tech-renaissance/trbench/timeline"
 )
 
 // The tests of this file run on the fake driver and its profiler, and with
@@ -638,5 +640,70 @@ func TestGPULaunch(t *testing.T) {
 		begin = time.Now()
 		g.ok(tr.Stop())
 		g.row("start took %v, stop %v", started.Round(time.Microsecond), time.Since(begin).Round(time.Microsecond))
+	}
+}
+
+// TestGPUMarkers sends ranges of this project's NVTX client to CUPTI itself, as
+// NVTX_INJECTION64_PATH does. A client takes one tool for the life of its
+// process, so this test wants one of its own.
+func TestGPUMarkers(t *testing.T) {
+	real(t)
+	g := newGPU(t)
+	c, err := nvtx.Open(g.cupti.Path(), "trbench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tr := g.start(cupti.Config{})
+	step, graph := c.Range("step", nvtx.Look{}), c.Range("DEEP_FWD_BWD", nvtx.Look{})
+	span := c.Start("cell", nvtx.Look{})
+	for i := range 3 {
+		step.PushInt(int64(i))
+		graph.Push()
+		g.launch(g.one(g.spin, 0, 20_000))
+		graph.Pop()
+		g.ok(g.StreamSynchronize(g.stream))
+		step.Pop()
+	}
+	span.End()
+	step.Mark()
+	r := g.drain(tr)
+	x := r.Timeline(cupti.Naming{Call: g.cupti.CallName})
+	count := map[string]int{}
+	for _, n := range x.Ranges {
+		if n.Class != timeline.RangeUser {
+			continue
+		}
+		name := x.Text(n.Name)
+		count[name]++
+		if x.Text(n.Domain) != "trbench" || n.EndNs < n.StartNs {
+			t.Errorf("%s@%s from %d to %d", name, x.Text(n.Domain), n.StartNs, n.EndNs)
+		}
+		// Inside a step lies the range pushed in it, and a launch.
+		if name != "step" || n.EndNs == n.StartNs {
+			continue
+		}
+		inside := 0
+		for _, o := range x.Calls {
+			if o.Class == timeline.CallLaunch && o.StartNs >= n.StartNs && o.EndNs <= n.EndNs {
+				inside++
+			}
+		}
+		for _, o := range x.Ranges {
+			if x.Text(o.Name) == "DEEP_FWD_BWD" && o.StartNs >= n.StartNs && o.EndNs <= n.EndNs {
+				inside++
+			}
+		}
+		if inside != 2 {
+			t.Errorf("a step holds %d of a launch and a range", inside)
+		}
+	}
+	var payloads []uint64
+	for _, d := range r.MarkerData {
+		payloads = append(payloads, d.Payload)
+	}
+	g.row("markers: %d records, ranges %v, payloads %v, lost %d", len(r.Markers), count, payloads, x.Read.LostEvents)
+	if count["step"] != 4 || count["DEEP_FWD_BWD"] != 3 || count["cell"] != 1 {
+		t.Errorf("ranges %v", count)
 	}
 }

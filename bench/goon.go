@@ -159,6 +159,8 @@ func validateConfiguration(k results.ConfigurationKey, device string) error {
 		return refuse("has mode %s with control %q, which it does not have", k.Mode, k.Control)
 	case (k.Launcher == "go") != (device == "cpu") || k.Launcher == "":
 		return refuse("has the launcher %q, which is none of device %s", k.Launcher, device)
+	case k.SecondLauncher() && k.Mode != "eager":
+		return refuse("has the launcher %q in mode %s, whose work it does not submit", k.Launcher, k.Mode)
 	case k.DispatchNs < 0 || k.DispatchNs > MaxDispatchNs:
 		return refuse("burns %d ns of dispatch; it may be 0 to %d", k.DispatchNs, MaxDispatchNs)
 	case k.DispatchNs > 0 && k.Mode != "eager":

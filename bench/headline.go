@@ -58,7 +58,8 @@ func bestCaptured(c *results.Cell) *results.Configuration {
 func split(c *results.Cell, eagerEvent, captured *results.Configuration) (*results.Split, string) {
 	corner := func(mode string) *results.Configuration {
 		return findConfiguration(c, func(k results.ConfigurationKey) bool {
-			return k.Mode == mode && k.Sync == "host" && k.Control == "device" && k.DispatchNs == 0
+			return k.Mode == mode && k.Sync == "host" && k.Control == "device" && k.DispatchNs == 0 &&
+				(mode != "eager" || k.Launcher == eagerEvent.Key.Launcher)
 		})
 	}
 	eagerHost, graphHost := corner("eager"), corner("graph")

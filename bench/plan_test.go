@@ -77,3 +77,16 @@ func TestCompleteMakesEqualCellsEqual(t *testing.T) {
 		t.Errorf("completed %+v, want %+v", a, b)
 	}
 }
+
+// A second launcher submits eagerly alone.
+func TestSecondLauncherIsEager(t *testing.T) {
+	k := configurationKey("eager", "event")
+	k.Launcher = "gorgonia"
+	if err := validateConfiguration(k, "cuda"); err != nil {
+		t.Error(err)
+	}
+	k.Mode = "graph"
+	if err := validateConfiguration(k, "cuda"); err == nil || err.Error() != `the plan has the launcher "gorgonia" in mode graph, whose work it does not submit` {
+		t.Errorf("graph: %v", err)
+	}
+}

@@ -110,11 +110,17 @@ func ratios(c *results.Cell) []results.Ratio {
 	return out
 }
 
-// plainEager is eager/event with device control and nothing burnt, or nil.
+// plainEager is eager/event with device control and nothing burnt, by the
+// project's own launcher if it was run, else by another; or nil.
 func plainEager(c *results.Cell) *results.Configuration {
-	return findConfiguration(c, func(k results.ConfigurationKey) bool {
+	plain := func(k results.ConfigurationKey) bool {
 		return k.Mode == "eager" && k.Sync == "event" && k.Control == "device" && k.DispatchNs == 0
-	})
+	}
+	own := findConfiguration(c, func(k results.ConfigurationKey) bool { return plain(k) && !k.SecondLauncher() })
+	if own != nil {
+		return own
+	}
+	return findConfiguration(c, plain)
 }
 
 func findConfiguration(c *results.Cell, is func(results.ConfigurationKey) bool) *results.Configuration {

@@ -341,6 +341,56 @@ func TestDispatchIsComparedWithCaptured(t *testing.T) {
 	}
 }
 
+// Two launchers are two eager rows: the project's own is the one that others
+// are compared with, in whatever order they ran, and a split is of one launcher.
+func TestSecondLauncher(t *testing.T) {
+	other := func(mode, sync string) results.ConfigurationKey {
+		k := configurationKey(mode, sync)
+		k.Launcher = "gorgonia"
+		return k
+	}
+	times := map[string]float64{
+		"eager/event/device": 1.6, "eager/host/device": 2, "graph/event/device": 1, "graph/host/device": 1.25,
+		"eager/event/device/gorgonia": 3.2, "eager/host/device/gorgonia": 5,
+	}
+	run := func(keys ...results.ConfigurationKey) *results.Cell {
+		w := &synthetic{clock: &fakeClock{}, step: func(m moment) time.Duration {
+			return time.Duration(float64(base) * times[m.key.String()])
+		}}
+		return &runPlan(t, w, syntheticPlan(3, 4, keys...)).Cells[0]
+	}
+	captured := []results.ConfigurationKey{configurationKey("graph", "event"), configurationKey("graph", "host")}
+	own := []results.ConfigurationKey{configurationKey("eager", "event"), configurationKey("eager", "host")}
+	second := []results.ConfigurationKey{other("eager", "event"), other("eager", "host")}
+	for name, c := range map[string]struct {
+		keys         []results.ConfigurationKey
+		base         string
+		ratio, total float64
+	}{
+		"both":         {slices.Concat(second, own, captured), "eager/event/device", 1.6, 2},
+		"second alone": {slices.Concat(second, captured), "eager/event/device/gorgonia", 3.2, 5},
+	} {
+		cell := run(c.keys...)
+		h := cell.Headline
+		if h.Ratio == nil || h.Split == nil || h.Ratio.Base.String() != c.base || !near(h.Ratio.Value, c.ratio, 1e-6) || !near(h.Split.Total.Value, c.total, 1e-6) {
+			t.Errorf("%s: %+v", name, h)
+		}
+		n := 0
+		for _, r := range cell.Ratios {
+			if r.Metric == results.StepTimeNs && r.Base == own[0] && r.Other == second[0] && near(r.Value, .5, 1e-6) {
+				n++
+			}
+		}
+		if (n == 1) != (name == "both") {
+			t.Errorf("%s: launchers are compared %d times", name, n)
+		}
+	}
+	h := run(slices.Concat(second, own[:1], captured)...).Headline
+	if h.Split != nil || !strings.Contains(h.SplitWithheld, "eager/host/device was not run") {
+		t.Errorf("a split over two launchers: %+v", h)
+	}
+}
+
 // A budget leaves out blocks, never replicates, and says so.
 func TestBudget(t *testing.T) {
 	p := syntheticPlan(3, 20, configurationKey("eager", "event"), configurationKey("graph", "event"))

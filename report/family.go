@@ -370,6 +370,9 @@ func eagerBase(c *results.Cell, control string) *results.Configuration {
 		if x.Key.Control == control {
 			n++
 		}
+		if !x.Key.SecondLauncher() {
+			n += 4
+		}
 		return n
 	}
 	for i := range c.Configurations {

@@ -13,9 +13,6 @@ import (
 func name(k results.ConfigurationKey) string {
 	s := plain(k.String())
 	def := results.DefaultConfigurationKey()
-	if k.Launcher != def.Launcher && k.Launcher != "go" && k.Launcher != "" {
-		s += "/" + plain(k.Launcher)
-	}
 	if k.Ranks != def.Ranks && k.Ranks != "" {
 		s += "/" + plain(k.Ranks)
 	}

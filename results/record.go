@@ -143,8 +143,21 @@ func DefaultConfigurationKey() ConfigurationKey {
 	return ConfigurationKey{Mode: "eager", Sync: "event", Control: "device", Launcher: "purego", Ranks: "threads"}
 }
 
-// String is the short name used in tables and messages: "eager/event/device".
-func (k ConfigurationKey) String() string { return k.Mode + "/" + k.Sync + "/" + k.Control }
+// String is the short name used in tables and messages: "eager/event/device",
+// and "eager/event/device/gorgonia" for a launcher beside the project's own.
+func (k ConfigurationKey) String() string {
+	s := k.Mode + "/" + k.Sync + "/" + k.Control
+	if k.SecondLauncher() {
+		s += "/" + k.Launcher
+	}
+	return s
+}
+
+// SecondLauncher says whether another library than the project's own binding
+// makes the launching calls.
+func (k ConfigurationKey) SecondLauncher() bool {
+	return k.Launcher != "" && k.Launcher != "purego" && k.Launcher != "go"
+}
 
 // Cell is one thing trained, with its configurations inside.
 type Cell struct {

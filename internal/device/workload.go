@@ -7,6 +7,18 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
+// Launchers is a group whose operators can be submitted by more than one
+// library. Joins, replays and what is submitted into a capture stay with the
+// first.
+type Launchers interface {
+	// Launchers lists them by the words after --launcher, the one in use at
+	// first at the beginning.
+	Launchers() []string
+	// UseLauncher chooses who submits operators from now on. It must not be
+	// called on a rank's thread, nor while ranks submit.
+	UseLauncher(name string) error
+}
+
 // Chooser is a device that picks library plans for a spec's nodes. It does so
 // before the workload is built, whose scratch memory the plans decide.
 type Chooser interface {

@@ -15,6 +15,9 @@ func (s *Session) Custom(k results.ConfigurationKey, launcher func(r device.Rank
 		return nil, err
 	}
 	x := &Executor{s: s, key: k, runners: make([]walk.Runner, s.group.Ranks())}
+	if x.launcher, err = s.launcherOf(k); err != nil {
+		return nil, err
+	}
 	err = s.each(func(r device.Rank) (err error) {
 		i := r.ID()
 		x.runners[i], err = walk.NewWalker(r, s.tables[i], cfg, launcher(r, s.tables[i]), s.feeders[i])

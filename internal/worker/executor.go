@@ -22,6 +22,8 @@ type Executor struct {
 	key     results.ConfigurationKey
 	runners []walk.Runner
 	set     *capture.Set // nil for eager
+	// launcher submits its operators; empty if the group has no choice.
+	launcher string
 	// replays are graph launches of all ranks until the last call of Clocks,
 	// submitted the steps since then; counts are of one rank over the steps
 	// between the last two calls.
@@ -47,6 +49,9 @@ func (s *Session) Executor(k results.ConfigurationKey) (*Executor, error) {
 		return nil, err
 	}
 	x := &Executor{s: s, key: k, runners: make([]walk.Runner, s.group.Ranks())}
+	if x.launcher, err = s.launcherOf(k); err != nil {
+		return nil, err
+	}
 	if k.Mode != "eager" {
 		if x.set, err = s.capture(k.Mode, cfg.Control); err != nil {
 			return nil, err
@@ -240,6 +245,9 @@ func (x *Executor) each(f func(walk.Runner) error) error {
 // none is left waiting for one that gave up, and what they report follows the
 // first error.
 func (x *Executor) eachRank(f func(int, walk.Runner) error) error {
+	if err := x.s.use(x.launcher); err != nil {
+		return err
+	}
 	err := x.s.each(func(r device.Rank) error { return f(r.ID(), x.runners[r.ID()]) })
 	if err == nil {
 		return nil

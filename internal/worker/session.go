@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
@@ -54,7 +55,9 @@ type Session struct {
 	kept    []*walk.Snapshot
 	sets    map[setKey]*capture.Set
 	made    map[results.ConfigurationKey]*Executor
-	order   []*Executor
+	// launcher is who submits operators now, where the group has a choice.
+	launcher string
+	order    []*Executor
 	// tableTime is what preparing the operators took.
 	tableTime time.Duration
 	step      []workloads.Segment // what a timed step submits
@@ -107,6 +110,9 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		sets: map[setKey]*capture.Set{}, made: map[results.ConfigurationKey]*Executor{},
 		step: StepSegments(o.Timed), readClock: readClock(),
 		calls: make(chan func() error), ended: make(chan error, 1), stall: time.NewTicker(o.StallAfter),
+	}
+	if l, ok := g.(device.Launchers); ok {
+		s.launcher = l.Launchers()[0]
 	}
 	go func() {
 		for f := range s.calls {
@@ -352,12 +358,48 @@ func (s *Session) Check(ctx context.Context, keys []results.ConfigurationKey, st
 }
 
 // Reference is the configuration that others are compared with: eager/event
-// with device control and nothing burnt.
+// with device control and nothing burnt, by the project's own launcher.
 func Reference(keys []results.ConfigurationKey) results.ConfigurationKey {
 	k := results.DefaultConfigurationKey()
 	for _, have := range keys {
-		k.Launcher, k.Ranks = have.Launcher, have.Ranks
+		if !have.SecondLauncher() {
+			k.Launcher = have.Launcher
+		}
+		k.Ranks = have.Ranks
 		break
 	}
 	return k
+}
+
+// launcherOf is who submits what a configuration launches: empty if the group has
+// no choice.
+func (s *Session) launcherOf(k results.ConfigurationKey) (string, error) {
+	var have []string
+	if g, ok := s.group.(device.Launchers); ok {
+		have = g.Launchers()
+	}
+	switch {
+	case !k.SecondLauncher() && len(have) == 0:
+		return "", nil
+	case !k.SecondLauncher():
+		return have[0], nil
+	case k.Mode != "eager":
+		return "", fmt.Errorf("configuration %s: launcher %s submits eagerly only", k, k.Launcher)
+	case !slices.Contains(have, k.Launcher):
+		return "", fmt.Errorf("configuration %s: the device has no launcher %s", k, k.Launcher)
+	}
+	return k.Launcher, nil
+}
+
+// use makes a launcher the one that submits. It has something to do only when
+// configurations alternate, which is outside timed windows.
+func (s *Session) use(launcher string) error {
+	if launcher == s.launcher {
+		return nil
+	}
+	if err := s.await(func() error { return s.group.(device.Launchers).UseLauncher(launcher) }); err != nil {
+		return err
+	}
+	s.launcher = launcher
+	return nil
 }

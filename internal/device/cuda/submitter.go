@@ -24,6 +24,8 @@ type Submitter interface {
 // bindingName is the launcher that every group has.
 const bindingName = "purego"
 
+var _ device.Launchers = (*Group)(nil)
+
 // Launchers lists who can submit this group's operators, the driver's binding
 // first.
 func (g *Group) Launchers() []string {

@@ -13,6 +13,8 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/fake"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/internal/worker"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -225,6 +227,55 @@ func TestLauncherCombinations(t *testing.T) {
 	} {
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "launcher second") {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A session runs the same step by either launcher, to the same bits; what is
+// captured and replayed is the binding's in any case.
+func TestLaunchersAgree(t *testing.T) {
+	x := fakeRig(t, nil)
+	other := &second{api: x.api, mem: driver.NewMemory()}
+	dev := x.device(Options{Submitter: other})
+	t.Cleanup(func() { must(t, other.mem.Close()) }) // after the session, which is closed before
+	w, err := device.NewWorkload(dev, tinySpec(), nil)
+	must(t, err)
+	s := session(t, dev, w, worker.Options{Variants: []workloads.Variant{workloads.FinalFull}})
+	second := func(k string) results.ConfigurationKey {
+		out := key(k)
+		out.Launcher = "second"
+		return out
+	}
+	keys := []results.ConfigurationKey{second("eager/event/device"), second("eager/host/host"), key("eager/event/device"), key("graph/event/device"), key("step/inside/device")}
+	if ref := worker.Reference(keys); ref != key("eager/event/device") {
+		t.Errorf("compared with %s by %s", ref, ref.Launcher)
+	}
+	v, err := s.Check(t.Context(), keys, 3)
+	must(t, err)
+	want := []string{"eager/event/device", "eager/event/device/second", "eager/host/host/second", "graph/event/device", "step/inside/device"}
+	if !v.Equal || !slices.Equal(v.Modes, want) {
+		t.Errorf("checked %v", v.Modes)
+	}
+	for _, k := range keys {
+		e, err := s.Executor(k)
+		must(t, err, s.Restore(), e.Begin())
+		other.made = nil
+		must(t, e.Submit(4), e.Wait())
+		e.Clocks()
+		n := int64(0)
+		if k.Launcher == "second" {
+			n = 4 * *e.Counts().Launches.Host
+		}
+		if int64(len(other.made)) != n || k.Launcher == "second" && n == 0 {
+			t.Errorf("%s: the second launcher submitted %d launches of 4 steps, want %d", k, len(other.made), n)
+		}
+	}
+	for k, want := range map[results.ConfigurationKey]string{
+		second("graph/event/device"): "submits eagerly only",
+		{Mode: "eager", Sync: "event", Control: "device", Launcher: "third", Ranks: "threads"}: "has no launcher third",
+	} {
+		if _, err := s.Executor(k); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", k, err)
 		}
 	}
 }

@@ -44,7 +44,15 @@ build() {
 	done < <(suites)
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o "$gpu/trbench" ./cmd/trbench
 	if [ -e /usr/include/cuda.h ] || [ -e /usr/local/cuda/include/cuda.h ]; then
-		CGO_ENABLED=1 go build -tags gorgonia -ldflags "-s -w" -o "$gpu/trbench-gorgonia" ./cmd/trbench
+		# A toolkit brings a stub to link with. What is built needs the C
+		# library (of this machine's version or newer) and the driver's
+		# libcuda.so.1, nothing else.
+		CGO_ENABLED=1 CGO_LDFLAGS="${CGO_LDFLAGS:-} -L/usr/lib/x86_64-linux-gnu/stubs -L/usr/local/cuda/lib64/stubs" \
+			go build -tags gorgonia -ldflags "-s -w" -o "$gpu/trbench-gorgonia" ./cmd/trbench
+		if readelf -d "$gpu/trbench-gorgonia" | grep NEEDED | grep -v 'libcuda\.so\.1\|libc\.so\.6\|libpthread\.so\.0\|libdl\.so\.2'; then
+			echo "gpu-test.sh: trbench-gorgonia needs more than the C library and libcuda" >&2
+			exit 1
+		fi
 	else
 		echo "gpu-test.sh: no cuda.h: trbench-gorgonia is left out" >&2
 	fi

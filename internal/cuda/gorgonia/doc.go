@@ -10,10 +10,14 @@
 //
 //	CGO_ENABLED=1 go build -tags gorgonia ./cmd/trbench
 //
-// Such a binary runs on machines with a GPU alone: gorgonia.org/cu ends the
-// process at its start where cuInit fails, whatever the command. That, and
-// that it cannot capture, instantiate or launch graphs, is why it is not the
-// ground of this project. It also lays out every launch anew, in memory that it
+// A machine with a toolkit but without a driver links with the toolkit's stub:
+// CGO_LDFLAGS=-L/usr/local/cuda/lib64/stubs. Such a binary needs libcuda.so.1
+// beside the C library, or the loader does not start it. gorgonia.org/cu also
+// ends the process at its start where cuInit fails, whatever the command; that
+// is prevented here, at the link (init.go), so that a binary with the tag says
+// what is missing as one without it does. That, and that the library cannot
+// capture, instantiate or launch graphs, is why it is not the ground of this
+// project. It also lays out every launch anew, in memory that it
 // allocates and frees twice in C, and passes 8 bytes a parameter; a structure
 // passes only as the last parameter, cut into words ([words]).
 //

@@ -133,6 +133,7 @@ func cross[T, V any](list []T, values []V, set func(*T, V)) []T {
 // configurationFlags are the flags that name ways to run a cell.
 type configurationFlags struct {
 	mode, sync, control names
+	launcher            names  // of eager's operators; empty: the device's first
 	dispatch            counts // ns
 }
 
@@ -141,6 +142,7 @@ func newConfigurationFlags(modes ...string) *configurationFlags {
 		mode:     names{values: modes, known: []string{"eager", "graph", "step"}},
 		sync:     names{values: []string{"event"}, known: []string{"event", "host"}},
 		control:  names{values: []string{"device"}, known: []string{"device", "host"}},
+		launcher: names{known: []string{"purego", "gorgonia", "go"}},
 		dispatch: counts{values: []int{0}, min: 0, top: bench.MaxDispatchNs},
 	}
 }
@@ -154,6 +156,7 @@ func (f *configurationFlags) add(s *pflag.FlagSet) {
 	s.Var(&f.mode, "mode", "eager: every node submitted by the host; graph: every sub-graph captured; step: one graph")
 	s.Var(&f.sync, "sync", "how eager and graph join streams: event, host (step joins inside)")
 	s.Var(&f.control, "control", "where eager and graph decide on skipping, scale and rate: device, host (step: device)")
+	s.Var(&f.launcher, "launcher", "who submits eager's operators on a GPU: purego, gorgonia (gorgonia.org/cu, with --kernels=builtin); go on the CPU (default the device's own)")
 }
 
 // check refuses what would be ignored: each value that was asked for must be
@@ -173,6 +176,8 @@ func (f *configurationFlags) check() error {
 		return ignored("sync", f.sync.String(), "mode step joins its streams inside the graph", "add --mode=eager or graph, or drop --sync")
 	case only("step") && beyond(f.control, "device"):
 		return ignored("control", f.control.String(), "mode step has control on the device only", "add --mode=eager or graph, or drop --control")
+	case only("step", "graph") && beyond(f.launcher, "purego") && beyond(f.launcher, "go"):
+		return ignored("launcher", f.launcher.String(), "captured work is launched by the project's own binding", "add --mode=eager, or drop --launcher")
 	case only("step", "graph") && slices.ContainsFunc(f.dispatch.values, func(ns int) bool { return ns > 0 }):
 		return ignored("dispatch-ns", f.dispatch.String(), "captured work is not dispatched", "add --mode=eager, or drop --dispatch-ns")
 	}
@@ -180,16 +185,19 @@ func (f *configurationFlags) check() error {
 }
 
 // configurations is the cross product; step has one configuration, whatever
-// sync and control say, and dispatch is of eager alone.
-func (f *configurationFlags) configurations(device string) []results.ConfigurationKey {
+// sync and control say, and launcher and dispatch are of eager alone.
+func (f *configurationFlags) configurations(d Device) []results.ConfigurationKey {
 	base := results.DefaultConfigurationKey()
-	if device == "cpu" {
-		base.Launcher = "go"
+	base.Launcher = d.Launchers[0]
+	launchers := f.launcher.values
+	if len(launchers) == 0 {
+		launchers = d.Launchers[:1]
 	}
 	list := []results.ConfigurationKey{base}
 	list = cross(list, f.mode.values, func(c *results.ConfigurationKey, v string) { c.Mode = v })
 	list = cross(list, f.sync.values, func(c *results.ConfigurationKey, v string) { c.Sync = v })
 	list = cross(list, f.control.values, func(c *results.ConfigurationKey, v string) { c.Control = v })
+	list = cross(list, launchers, func(c *results.ConfigurationKey, v string) { c.Launcher = v })
 	list = cross(list, f.dispatch.values, func(c *results.ConfigurationKey, v int) { c.DispatchNs = int64(v) })
 	var out []results.ConfigurationKey
 	for _, c := range list {
@@ -197,7 +205,7 @@ func (f *configurationFlags) configurations(device string) []results.Configurati
 			c.Sync, c.Control = "inside", "device"
 		}
 		if c.Mode != "eager" {
-			c.DispatchNs = 0 // captured work is not dispatched
+			c.DispatchNs, c.Launcher = 0, base.Launcher // captured work is not dispatched
 		}
 		if !slices.Contains(out, c) {
 			out = append(out, c)
@@ -206,12 +214,45 @@ func (f *configurationFlags) configurations(device string) []results.Configurati
 	return out
 }
 
-// chooseDevice resolves --device.
+// checkLaunchers refuses a launcher that the device does not have, or that
+// cannot submit what it would have to.
+func checkLaunchers(plan bench.Plan, d Device) error {
+	for _, k := range plan.Configurations {
+		if !slices.Contains(d.Launchers, k.Launcher) {
+			return &bench.InputError{
+				Name: "--launcher=" + k.Launcher, Reason: fmt.Sprintf("cannot be used on device %s, which has: %s", d.Name, strings.Join(d.Launchers, ", ")),
+				Hint: d.LaunchersHint,
+			}
+		}
+		if !k.SecondLauncher() {
+			continue
+		}
+		for _, c := range plan.Cells {
+			if c.Kernels != "builtin" {
+				return &bench.InputError{
+					Name:   "--launcher=" + k.Launcher,
+					Reason: fmt.Sprintf("cannot be used with --kernels=%s, whose libraries launch for themselves", c.Kernels),
+					Hint:   "--kernels=builtin runs the project's own kernels alone, which either launcher can submit",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// chooseDevice resolves --device. A device that is not asked for is not looked
+// at.
 func (env *Env) chooseDevice(name string) (Device, error) {
 	var reasons []string
-	for _, d := range env.Engine.Devices() {
+	only := name
+	if name == "auto" {
+		only = ""
+	}
+	for _, d := range env.Engine.Devices(only) {
 		switch {
 		case name != "auto" && name != d.Name:
+		case d.Missing == "" && d.Name == "cpu" && len(env.GPULibraries.words()) > 0:
+			return d, &bench.InputError{Name: env.GPULibraries.words()[0], Reason: "would be ignored: " + strings.Join(reasons, "; ")}
 		case d.Missing == "":
 			return d, nil
 		default:

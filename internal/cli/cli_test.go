@@ -130,11 +130,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // else succeeds.
 func fakeEngine() Engine {
 	return Engine{
-		Devices: func() []Device {
-			return []Device{
+		Devices: func(name string) []Device {
+			return slices.DeleteFunc([]Device{
 				{Name: "cuda", Missing: "no NVIDIA GPU was found"},
-				{Name: "cpu", MaxRanks: 4, MemoryBytes: 1 << 40, Kernels: []string{"reference"}, Description: "a fake", Target: workloads.Target{Lowering: workloads.Fused}},
-			}
+				{Name: "cpu", MaxRanks: 4, MemoryBytes: 1 << 40, Kernels: []string{"reference"}, Launchers: []string{"go"}, Description: "a fake",
+					Target: workloads.Target{Lowering: workloads.Fused}},
+			}, func(d Device) bool { return name != "" && name != d.Name })
 		},
 		RunCell: fakeCell,
 		Verify: func(_ context.Context, r bench.VerifyRequest) (bench.VerifyReport, error) {

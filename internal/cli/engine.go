@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/cuda/gorgonia"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/internal/machine"
@@ -15,13 +17,16 @@ import (
 // NewEngine wires the devices of this build. getenv is the environment's;
 // libraries says where the GPU's libraries are, empty fields search.
 func NewEngine(getenv func(string) string, libraries Libraries) Engine {
+	return newEngine(newGPU(getenv, libraries))
+}
+
+func newEngine(gpu *gpu) Engine {
 	reference := cpu.New(cpu.Options{})
-	gpu := newGPU(getenv, libraries)
-	open := func(k results.CellKey) (device.Device, error) {
+	open := func(k results.CellKey, ways []results.ConfigurationKey) (device.Device, error) {
 		if k.Device == reference.Name() {
 			return reference, nil
 		}
-		return gpu.open(k.Kernels)
+		return gpu.open(k.Kernels, slices.ContainsFunc(ways, results.ConfigurationKey.SecondLauncher))
 	}
 	readings := func(ctx context.Context, name string) []results.Reading {
 		from := machine.Local(program())
@@ -31,18 +36,19 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 		return machine.Now(ctx, from)
 	}
 	return Engine{
-		Devices: func() []Device {
-			return []Device{
-				gpu.describe(),
-				{
-					Name: reference.Name(), MaxRanks: reference.MaxRanks(), Target: reference.Target(),
-					MemoryBytes: hostMemory(), Kernels: []string{"reference"}, KernelsHint: "use --device=cuda on a machine with an NVIDIA GPU",
-					Description: "reference arithmetic on this machine's CPU; ranks are threads",
-				},
+		Devices: func(name string) (out []Device) {
+			if name == "" || name == "cuda" {
+				out = append(out, gpu.describe())
 			}
+			if name == "" || name == reference.Name() {
+				out = append(out, describeCPU(reference))
+			}
+			return out
 		},
+		UseLibraries: gpu.use,
+		Libraries:    gpu.states,
 		RunCell: func(ctx context.Context, req bench.CellRequest) (*results.Cell, error) {
-			dev, err := open(req.Cell)
+			dev, err := open(req.Cell, req.Configurations)
 			if err != nil {
 				return nil, err
 			}
@@ -57,13 +63,26 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 			return readMachine(ctx, gpu.environment(), gpu.calibrate)
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
-			dev, err := open(req.Cell)
+			dev, err := open(req.Cell, req.Configurations)
 			if err != nil {
 				return bench.VerifyReport{}, err
 			}
 			return verify.Run(ctx, dev, req, verify.Faults{})
 		},
 	}
+}
+
+func describeCPU(d device.Device) Device {
+	const elsewhere = "use --device=cuda on a machine with an NVIDIA GPU"
+	out := Device{
+		Name: d.Name(), MaxRanks: d.MaxRanks(), Target: d.Target(), MemoryBytes: hostMemory(),
+		Kernels: []string{"reference"}, KernelsHint: elsewhere, Launchers: []string{"go"}, LaunchersHint: elsewhere,
+		Description: "reference arithmetic on this machine's CPU; ranks are threads",
+	}
+	if _, err := gorgonia.New(); err != nil {
+		out.LaunchersHint += "; for gorgonia, " + err.Error()
+	}
+	return out
 }
 
 // readMachine reads and calibrates the machine this runs on, in about a tenth

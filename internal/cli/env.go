@@ -32,6 +32,9 @@ type Env struct {
 	// Program is the file to start for worker processes, and Name what it is
 	// called as. Without a program replicates run in this process.
 	Program, Name string
+	// GPULibraries are those that the command line named; worker processes are
+	// told them.
+	GPULibraries Libraries
 	// Machine reads the environment block; nil reads none.
 	Machine func(context.Context, Device) results.Environment
 	// Readings reads what changes from minute to minute of the machine as a
@@ -43,8 +46,14 @@ type Env struct {
 // others in their place.
 type Engine struct {
 	// Devices lists the devices this build knows, usable or not, in the order
-	// --device=auto tries them.
-	Devices func() []Device
+	// --device=auto tries them; or the one with a name. No other is looked at.
+	Devices func(name string) []Device
+	// UseLibraries says where the GPU's libraries are: what is not empty wins
+	// over what the engine was made with, and is opened. It is called before
+	// anything else of the engine. The error is a [*bench.InputError].
+	UseLibraries func(Libraries) error
+	// Libraries lists the GPU's libraries, opened or not.
+	Libraries func() []LibraryState
 	// RunCell runs one replicate of a cell in all its configurations: verified
 	// first, then timed. Modes that disagree are a [*bench.DisagreementError]; a
 	// context that ends, an error that wraps context.Canceled.
@@ -71,6 +80,10 @@ type Device struct {
 	// how to get those it lacks.
 	Kernels     []string
 	KernelsHint string
+	// Launchers are who can submit eager operators, the default first;
+	// LaunchersHint says how to get others.
+	Launchers     []string
+	LaunchersHint string
 	// Missing says in a few words why the device cannot be used; empty if it can.
 	Missing string
 	Target  workloads.Target

@@ -3,24 +3,24 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
+	"github.com/tech-renaissance/trbench/internal/cuda/gorgonia"
 	"github.com/tech-renaissance/trbench/internal/cuda/gpuinfo"
+	"github.com/tech-renaissance/trbench/internal/cuda/nvml"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/calibrate"
+	"github.com/tech-renaissance/trbench/internal/dl"
 	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
-
-// Libraries are the files of the GPU's libraries; an empty one is searched for.
-// Tuning is how the GPU runs a step, as [cuda.ParseTuning] reads it.
-type Libraries struct{ Driver, CuDNN, CuBLAS, Tuning string }
 
 // gpu opens what a machine with an NVIDIA GPU has, each library once and only
 // when it is asked for. It is safe for concurrent use.
@@ -36,11 +36,17 @@ type gpu struct {
 	blas    *cublas.Library
 	noDNN   error
 	noBLAS  error
-	devices map[string]*cuda.Device
+	devices map[opening]*cuda.Device
+}
+
+// opening is what devices differ in.
+type opening struct {
+	kernels string
+	second  bool // with the second launcher
 }
 
 func newGPU(getenv func(string) string, l Libraries) *gpu {
-	return &gpu{getenv: getenv, libraries: l, devices: map[string]*cuda.Device{}}
+	return &gpu{getenv: getenv, libraries: l, devices: map[opening]*cuda.Device{}}
 }
 
 // ask opens driver and libraries. The caller holds mu.
@@ -64,6 +70,91 @@ func (g *gpu) ask() {
 	}
 }
 
+// use takes files that were named, and opens them: one that is missing, or no
+// library of its kind, is an error, since a search would find another. A driver
+// that finds no GPU is none.
+func (g *gpu) use(l Libraries) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.libraries = l.over(g.libraries)
+	g.ask()
+	bad := func(flag, path string, err error) error {
+		reason := missing(err)
+		var nf *dl.NotFoundError
+		if errors.As(err, &nf) && len(nf.Tried) > 0 {
+			reason = nf.Tried[len(nf.Tried)-1].Err
+		}
+		return &bench.InputError{Name: "--" + flag + "=" + path, Reason: "cannot be used: " + reason}
+	}
+	noDNN, noBLAS := g.noDNN, g.noBLAS
+	if g.missing != nil { // so that these were not opened
+		if l.CuDNN != "" {
+			_, noDNN = cudnn.Open(cudnn.Options{Path: l.CuDNN})
+		}
+		if l.CuBLAS != "" {
+			_, noBLAS = cublas.Open(cublas.Options{Path: l.CuBLAS})
+		}
+	}
+	switch {
+	case l.Driver != "" && (errors.Is(g.missing, driver.ErrNoLibrary) || errors.Is(g.missing, driver.ErrNotDriver)):
+		return bad("libcuda", l.Driver, g.missing)
+	case l.CuDNN != "" && noDNN != nil:
+		return bad("cudnn", l.CuDNN, noDNN)
+	case l.CuBLAS != "" && noBLAS != nil:
+		return bad("cublas", l.CuBLAS, noBLAS)
+	case l.NVML == "":
+		return nil
+	}
+	api, err := nvml.Open(l.NVML)
+	var refused *nvml.Error
+	switch {
+	case err == nil:
+		return api.Close() // it is opened again when it is asked something
+	case errors.As(err, &refused) && refused.Code != nvml.FunctionNotFound:
+		return nil // it is NVML, and the record says what it lacks
+	}
+	return bad("nvml", l.NVML, err)
+}
+
+// states lists the libraries.
+func (g *gpu) states() []LibraryState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ask()
+	d, n := LibraryState{Name: "driver"}, LibraryState{Name: "nvml"}
+	dnn, blas := LibraryState{Name: "cudnn"}, LibraryState{Name: "cublas"}
+	switch {
+	case g.missing != nil:
+		d.Missing = missing(g.missing)
+		if u, ok := errors.AsType[*driver.Unavailable](g.missing); ok && u.Library != "" {
+			d.Files = []string{u.Library}
+		}
+		return []LibraryState{d} // the others are of no use without it
+	case g.dnn == nil:
+		dnn.Missing = missing(g.noDNN)
+	default:
+		dnn.Version = cudnn.VersionString(g.dnn.Version())
+		for _, p := range g.dnn.Parts() {
+			if p.Path != "" {
+				dnn.Files = append(dnn.Files, p.Path)
+			}
+		}
+	}
+	d.Version, d.Files = "for CUDA "+g.api.Version().String(), []string{g.api.Path()}
+	if g.blas == nil {
+		blas.Missing = missing(g.noBLAS)
+	} else {
+		blas.Version, blas.Files = gpuinfo.CuBLAS(g.blas, nil).Version, []string{g.blas.Path()}
+	}
+	if api, err := nvml.Open(g.libraries.NVML); err != nil {
+		n.Missing = err.Error()
+	} else {
+		n.Version, n.Files = api.DriverVersion().Value, []string{api.Path()}
+		_ = api.Close()
+	}
+	return []LibraryState{d, dnn, blas, n}
+}
+
 // environment is what driver, NVML and libraries say of the GPUs; nil where
 // there is no driver.
 func (g *gpu) environment() machine.GPU {
@@ -72,7 +163,7 @@ func (g *gpu) environment() machine.GPU {
 	if g.ask(); g.missing != nil {
 		return nil
 	}
-	return gpuinfo.Open(g.api, g.getenv("HOME"), gpuinfo.CuDNN(g.dnn, g.noDNN), gpuinfo.CuBLAS(g.blas, g.noBLAS))
+	return gpuinfo.Open(g.api, g.libraries.NVML, g.getenv("HOME"), gpuinfo.CuDNN(g.dnn, g.noDNN), gpuinfo.CuBLAS(g.blas, g.noBLAS))
 }
 
 // now is what NVML says of the GPUs at this moment; nil where there is no
@@ -83,7 +174,7 @@ func (g *gpu) now() machine.GPU {
 	if g.ask(); g.missing != nil {
 		return nil
 	}
-	return gpuinfo.OpenNow(g.api)
+	return gpuinfo.OpenNow(g.api, g.libraries.NVML)
 }
 
 // calibrate measures what small things take on the first GPU, in about
@@ -102,7 +193,12 @@ func (g *gpu) describe() Device {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ask()
-	d := Device{Name: "cuda", Kernels: []string{"builtin"}, Target: workloads.Target{Lowering: workloads.Fused}}
+	d := Device{Name: "cuda", Kernels: []string{"builtin"}, Target: workloads.Target{Lowering: workloads.Fused}, Launchers: []string{"purego"}}
+	if err := g.second(); err == nil {
+		d.Launchers = append(d.Launchers, gorgonia.Name)
+	} else {
+		d.LaunchersHint = err.Error()
+	}
 	if g.missing != nil {
 		d.Missing = missing(g.missing)
 		return d
@@ -136,24 +232,47 @@ func (g *gpu) describe() Device {
 	return d
 }
 
+// second says why the second launcher cannot be used. It is linked with the
+// driver that the loader finds, so no other may be in use beside it.
+func (g *gpu) second() error {
+	if _, err := gorgonia.New(); err != nil || g.api == nil {
+		return err
+	}
+	lib, err := dl.Open(dl.Query{Name: "the CUDA driver", Files: []string{"libcuda.so.1"}, Dirs: []string{}})
+	if err != nil {
+		return err
+	}
+	defer lib.Close()
+	if lib.Path() != g.api.Path() {
+		return fmt.Errorf("launcher %s is linked with %s; drop --libcuda, or name that file", gorgonia.Name, lib.Path())
+	}
+	return nil
+}
+
 // missing is a library's absence in one sentence, with what to do.
 func missing(err error) string {
 	var u *driver.Unavailable
-	if errors.As(err, &u) {
-		return u.Reason.Error() + "; " + u.Advice
+	if !errors.As(err, &u) {
+		return err.Error()
 	}
-	return err.Error()
+	s := u.Reason.Error()
+	// What the loader says of its own search names one file of many.
+	if u.Cause != nil && !errors.Is(u.Reason, driver.ErrNoLibrary) {
+		s += " (" + u.Cause.Error() + ")"
+	}
+	return s + "; " + strings.ToLower(u.Advice[:1]) + u.Advice[1:]
 }
 
-// open returns the device with a kernel set, the same one each time.
-func (g *gpu) open(kernels string) (device.Device, error) {
+// open returns the device with a kernel set, with the second launcher or
+// without, the same one each time.
+func (g *gpu) open(kernels string, second bool) (device.Device, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ask()
 	if g.missing != nil {
 		return nil, &bench.InputError{Name: "--device=cuda", Reason: "cannot be used: " + missing(g.missing)}
 	}
-	if d := g.devices[kernels]; d != nil {
+	if d := g.devices[opening{kernels, second}]; d != nil {
 		return d, nil
 	}
 	tuning, err := cuda.ParseTuning(g.libraries.Tuning)
@@ -167,10 +286,16 @@ func (g *gpu) open(kernels string) (device.Device, error) {
 		}
 		o.CuDNN, o.CuBLAS = g.dnn, g.blas
 	}
+	if second {
+		var err error
+		if o.Submitter, err = gorgonia.New(); err != nil {
+			return nil, &bench.InputError{Name: "--launcher=" + gorgonia.Name, Reason: "cannot be used: " + err.Error()}
+		}
+	}
 	d, err := cuda.New(o)
 	if err != nil {
 		return nil, err
 	}
-	g.devices[kernels] = d
+	g.devices[opening{kernels, second}] = d
 	return d, nil
 }

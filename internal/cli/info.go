@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -18,6 +19,7 @@ type infoReport struct {
 	Program   results.Program `json:"program"`
 	Host      results.Host    `json:"host"`
 	Devices   []infoDevice    `json:"devices"`
+	Libraries []LibraryState  `json:"libraries,omitempty"`
 	Workloads []string        `json:"workloads"`
 }
 
@@ -31,11 +33,19 @@ type infoDevice struct {
 
 func newInfoCmd(env *Env) *cobra.Command {
 	var asJSON bool
+	var libraries Libraries
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "say what this machine has and what is missing",
 		Args:  noArgs,
+		Long: `info lists the devices, the GPU's libraries with the files that were opened,
+and what to install where something is missing.`,
+		Example: `  trbench info
+  trbench info --json`,
 		RunE: func(*cobra.Command, []string) error {
+			if err := env.useLibraries(libraries, "auto", nil); err != nil {
+				return err
+			}
 			info := gatherInfo(env)
 			if asJSON {
 				return printJSON(env.Stdout, info)
@@ -43,6 +53,7 @@ func newInfoCmd(env *Env) *cobra.Command {
 			return info.print(env)
 		},
 	}
+	libraries.addLibraries(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -53,8 +64,11 @@ func gatherInfo(env *Env) infoReport {
 		Host:      results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Workloads: workloads.Models(),
 	}
-	for _, d := range env.Engine.Devices() {
+	for _, d := range env.Engine.Devices("") {
 		info.Devices = append(info.Devices, infoDevice{d.Name, d.Missing == "", d.MaxRanks, d.Description, d.Missing})
+	}
+	if env.Engine.Libraries != nil {
+		info.Libraries = env.Engine.Libraries()
 	}
 	return info
 }
@@ -68,13 +82,42 @@ func (i infoReport) print(env *Env) error {
 	for _, d := range i.Devices {
 		usable, ranks, what := "yes", strconv.Itoa(d.MaxRanks), d.Description
 		if !d.Usable {
-			usable, ranks, what = "no", "-", d.Missing
+			usable, ranks = "no", "-"
+			what, _, _ = strings.Cut(d.Missing, "; ") // the rest follows the libraries
 		}
 		g.Rows = append(g.Rows, []string{d.Name, usable, ranks, what})
 	}
 	if err := g.Write(env.Stdout); err != nil {
 		return err
 	}
+	if err := i.printLibraries(env); err != nil {
+		return err
+	}
 	_, err := fmt.Fprintf(env.Stdout, "\nworkloads: %s\n", strings.Join(i.Workloads, ", "))
 	return err
+}
+
+// printLibraries shows each library's own file, and in full what is missing;
+// JSON has their parts as well.
+func (i infoReport) printLibraries(env *Env) error {
+	if len(i.Libraries) == 0 {
+		return nil
+	}
+	out := &printer{w: env.Stdout}
+	out.linef("")
+	g := report.Grid{Header: []string{"library", "version", "file"}, Left: 3}
+	for _, l := range i.Libraries {
+		row := []string{l.Name, cmp.Or(l.Version, "-"), "-"}
+		if len(l.Files) > 0 {
+			row[2] = l.Files[0]
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	out.grid(g)
+	for _, l := range i.Libraries {
+		if l.Missing != "" {
+			out.linef("no %s: %s", l.Name, l.Missing)
+		}
+	}
+	return out.err
 }

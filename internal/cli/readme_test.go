@@ -124,6 +124,8 @@ func TestREADME(t *testing.T) {
 // tested is what tests the commands of sh blocks that this test does not run.
 var tested = map[string]string{
 	"go test ./...": "that is what runs this test",
+	"CGO_ENABLED=1 CGO_LDFLAGS=-L/usr/local/cuda/lib64/stubs go build -tags gorgonia -o trbench-gorgonia ./cmd/trbench": "CI builds it where CUDA's headers are",
+	"./trbench-gorgonia run --device=cuda --kernels=builtin --mode=eager,graph --launcher=purego,gorgonia":              "TestLaunchers runs its flags",
 }
 
 // TestREADMECommands runs the commands of the README's sh blocks, in order, in

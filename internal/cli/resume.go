@@ -21,7 +21,7 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	}
 	var extra []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "resume" && f.Name != "json" && f.Name != "progress" {
+		if f.Name != "resume" && f.Name != "json" && f.Name != "progress" && !isLibraryFlag(f.Name) {
 			extra = append(extra, "--"+f.Name)
 		}
 	})
@@ -54,8 +54,16 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	case r.Status == results.Complete && !anyFailed(r):
 		return refuse("is complete: nothing is left to run")
 	}
+	var kernels []string
+	for _, c := range r.Plan.Cells {
+		kernels = append(kernels, c.Kernels)
+	}
+	slices.Sort(kernels)
+	if err := o.env.useLibraries(o.libraries, r.Device.Name, slices.Compact(kernels)); err != nil {
+		return nil, err
+	}
 	known := func(d Device) bool { return d.Name == r.Device.Name }
-	if !slices.ContainsFunc(o.env.Engine.Devices(), known) {
+	if !slices.ContainsFunc(o.env.Engine.Devices(r.Device.Name), known) {
 		return refuse("was run on device %q, which this program does not know", r.Device.Name)
 	}
 	device, err := o.env.chooseDevice(r.Device.Name)
@@ -107,8 +115,11 @@ func (env *Env) changed(cmd *cobra.Command, r *results.Record, device Device) st
 	if env.Machine == nil {
 		return ""
 	}
-	_, beds := machine.Differences(r.Environment, env.Machine(cmd.Context(), device))
-	for _, d := range beds {
+	subjects, beds := machine.Differences(r.Environment, env.Machine(cmd.Context(), device))
+	// The program was compared above. What else is compared in other records,
+	// driver and libraries, must be one thing in one record.
+	subjects = slices.DeleteFunc(subjects, func(d machine.Difference) bool { return strings.HasPrefix(d.Name, "program.") })
+	for _, d := range slices.Concat(beds, subjects) {
 		if !d.Unknown() {
 			return fmt.Sprintf("%s was %q and is %q", d.Name, d.A, d.B)
 		}

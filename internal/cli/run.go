@@ -28,6 +28,7 @@ type runOptions struct {
 	env       *Env
 	cells     *cellFlags
 	ways      *configurationFlags
+	libraries Libraries
 	data      string
 	processes counts
 	steps     counts
@@ -52,7 +53,7 @@ func newRunCmd(env *Env) *cobra.Command {
 		Use:   "run",
 		Short: "verify that all modes compute the same bits, time them, write a record",
 		Long: `run trains every cell (workload x batch x gpus x ...) in every configuration
-(mode x sync x control x dispatch). Each cell is run in several processes, one
+(mode x sync x control x launcher x dispatch). Each cell is run in several processes, one
 after another, because processes differ more than the steps of one. Each
 process verifies first: modes that leave different bits are not timed, and the
 run exits 4. Then every configuration is warmed up until its steps show no
@@ -88,6 +89,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.cells.variants, "variants", "variants to time: 0, 1 begin resolution with full, last batch; 2, 3 final; 4, 5 validation; all: time 2, prepare all six")
 	o.ways.add(f)
 	o.ways.addDispatch(f)
+	o.libraries.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.processes, "processes", "processes a cell (default 3, with --quick 1; 8 to judge a change)")
 	f.Var(&o.steps, "steps", "timed steps of a block (default 4 on the CPU, 50 on a GPU)")
@@ -140,6 +142,9 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if o.target() == "" && o.env.StdoutLost {
 		return bench.Plan{}, Device{}, &bench.InputError{Name: "stdout", Reason: "is closed, so the record would be lost", Hint: "--out=FILE keeps it"}
 	}
+	if err := o.env.useLibraries(o.libraries, o.cells.device.String(), o.cells.kernels.values); err != nil {
+		return bench.Plan{}, Device{}, err
+	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
 		return bench.Plan{}, device, err
@@ -149,7 +154,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 		return bench.Plan{}, device, err
 	}
 	plan := o.amounts(device.Name)
-	plan.Cells, plan.Configurations = cells, o.ways.configurations(device.Name)
+	plan.Cells, plan.Configurations = cells, o.ways.configurations(device)
 	if err := o.env.checkPlan(plan, device); err != nil {
 		return plan, device, err
 	}
@@ -194,6 +199,9 @@ func (o *runOptions) amounts(device string) bench.Plan {
 
 // checkPlan finds what would stop a plan on this device and machine.
 func (env *Env) checkPlan(plan bench.Plan, device Device) error {
+	if err := checkLaunchers(plan, device); err != nil {
+		return err
+	}
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type verifyOptions struct {
 	env   *Env
 	cells *cellFlags
 	ways  *configurationFlags
+	libs  Libraries
 	data  string
 	seed  seed
 	json  bool
@@ -47,6 +48,7 @@ check to report it. It exits 4 if anything is wrong.`,
 	f.Lookup("resolution").Usage = "image sides BEGIN,FINAL in pixels (default for FINAL half the model's own, rounded down to a size it takes, and for BEGIN the size below)"
 	f.Lookup("last-batch").Usage = "images TRAIN,VAL in an epoch's last batch (default one less than --batch, and half of it)"
 	o.ways.add(f)
+	o.libs.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.seed, "seed", "of weights and data")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON, with the counts by rank, variant and sub-graph")
@@ -66,6 +68,9 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	if err := o.ways.check(); err != nil {
 		return nil, err
 	}
+	if err := o.env.useLibraries(o.libs, o.cells.device.String(), o.cells.kernels.values); err != nil {
+		return nil, err
+	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
 		return nil, err
@@ -80,8 +85,11 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways := o.ways.configurations(device.Name)
+	ways := o.ways.configurations(device)
 	plan := bench.Plan{Cells: cells, Configurations: ways, Steps: 1}
+	if err := checkLaunchers(plan, device); err != nil {
+		return nil, err
+	}
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return nil, err
 	}

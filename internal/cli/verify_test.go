@@ -83,9 +83,9 @@ func TestVerifyOfABrokenWorkload(t *testing.T) {
 func TestVerifyChecksTheMatrixsMemory(t *testing.T) {
 	need := func(memory int64) (int, string) {
 		e := fakeEngine()
-		devices := e.Devices()
+		devices := e.Devices("")
 		devices[1].MemoryBytes = memory
-		e.Devices = func() []Device { return devices }
+		e.Devices = func(string) []Device { return devices }
 		code, _, stderr := invoke(t, t.Context(), e, t.TempDir(), "verify", "--workload=resnet18-cifar", "--batch=256", "--gpus=1")
 		return code, stderr
 	}

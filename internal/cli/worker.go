@@ -13,22 +13,28 @@ import (
 const workerName = "worker"
 
 func newWorkerCmd(env *Env) *cobra.Command {
-	return &cobra.Command{
+	var libraries Libraries
+	cmd := &cobra.Command{
 		Use:    workerName,
 		Short:  "run one replicate: a request on stdin, samples on stdout",
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := env.useLibraries(libraries, "cuda", nil); err != nil {
+				return err
+			}
 			return bench.Serve(cmd.Context(), env.Stdin, env.Stdout, env.Engine.RunCell)
 		},
 	}
+	libraries.addLibraries(cmd.Flags())
+	return cmd
 }
 
 // replicate runs a replicate in a process of its own or, where the program
 // cannot start itself, in this one.
 func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (bench.Replicate, error) {
 	if env.Program != "" {
-		return bench.Command{Path: env.Program, Args: []string{env.Name, workerName}, Dir: env.WorkDir}.Run(ctx, req)
+		return bench.Command{Path: env.Program, Args: append([]string{env.Name, workerName}, env.GPULibraries.words()...), Dir: env.WorkDir}.Run(ctx, req)
 	}
 	cell, err := env.Engine.RunCell(ctx, req)
 	return bench.Replicate{Cell: cell, PID: os.Getpid()}, err

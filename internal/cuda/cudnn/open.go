@@ -53,6 +53,11 @@ func Open(opt Options) (*Library, error) {
 	if err != nil {
 		return nil, &Unavailable{Reason: "cuDNN 9 was not found", Cause: err}
 	}
+	// Another library says so before parts are looked for.
+	if _, err := lib.Lookup("cudnnGetVersion"); err != nil {
+		_, err := New(lib)
+		return nil, errors.Join(err, lib.Close())
+	}
 	dir := filepath.Dir(lib.Path())
 	first := []Part{{Name: "libcudnn.so.9", Path: lib.Path()}, openPart(dir, parts[0])}
 	if p := first[1]; p.Path == "" {

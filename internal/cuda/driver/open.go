@@ -17,6 +17,7 @@ var (
 	ErrNoDevice   = errors.New("the CUDA driver sees no GPU")
 	ErrTooOld     = errors.New("the CUDA driver is too old")
 	ErrNotStarted = errors.New("the CUDA driver did not start")
+	ErrNotDriver  = errors.New("the file is no CUDA driver")
 )
 
 // Unavailable says why the driver cannot be used and what would help.
@@ -124,8 +125,8 @@ func New(r dl.Resolver) (*API, error) {
 		}
 	}
 	if a.t.driverGetVersion.addr == 0 || a.t.init.addr == 0 {
-		return nil, &Unavailable{Reason: ErrTooOld, Cause: fmt.Errorf("it has no cuInit or no cuDriverGetVersion"),
-			Advice: "Check that the file is NVIDIA's libcuda"}
+		return nil, &Unavailable{Reason: ErrNotDriver, Cause: fmt.Errorf("it has no cuInit or no cuDriverGetVersion"),
+			Advice: "Name NVIDIA's libcuda.so.1"}
 	}
 	// The version is asked first: the call needs no cuInit, and tells what an
 	// old driver is even where there is no GPU.

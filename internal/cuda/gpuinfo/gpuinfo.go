@@ -114,10 +114,11 @@ type Sources struct {
 	Home string
 }
 
-// Open opens what [Read] wants of NVML, and reads.
-func Open(api *driver.API, home string, libraries ...Library) *Info {
+// Open opens what [Read] wants of NVML, from a file or folder or, if path is
+// empty, by search, and reads.
+func Open(api *driver.API, path, home string, libraries ...Library) *Info {
 	s := Sources{Driver: api, Libraries: libraries, Home: home}
-	if s.NVML, s.NoNVML = nvml.Open(""); s.NoNVML != nil {
+	if s.NVML, s.NoNVML = nvml.Open(path); s.NoNVML != nil {
 		s.NVML = nil
 		return Read(s)
 	}
@@ -126,11 +127,11 @@ func Open(api *driver.API, home string, libraries ...Library) *Info {
 	return i
 }
 
-// OpenNow opens what [Now] wants of NVML, and reads. It has no figures where
-// there is no NVML.
-func OpenNow(api *driver.API) *Info {
+// OpenNow opens what [Now] wants of NVML, from a file or folder or, if path is
+// empty, by search, and reads. It has no figures where there is no NVML.
+func OpenNow(api *driver.API, path string) *Info {
 	s := Sources{Driver: api}
-	if s.NVML, s.NoNVML = nvml.Open(""); s.NoNVML != nil {
+	if s.NVML, s.NoNVML = nvml.Open(path); s.NoNVML != nil {
 		return &Info{}
 	}
 	i := Now(s)

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-
-	"github.com/ebitengine/purego"
 )
 
 // Launch is a driver call of the launch path with its arguments laid out: a
@@ -16,6 +14,8 @@ import (
 // The caller holds it, and keeps alive what it names: handles, pinned memory,
 // and the [Memory] that a kernel's arguments lie in. It is immutable, so
 // threads may submit it at once as far as the driver allows.
+//
+// trbenchSubmit reads its first three fields.
 type Launch struct {
 	addr uintptr
 	n    int
@@ -29,8 +29,7 @@ type Launch struct {
 // not wait; it runs on the calling thread, whose context must be current. The
 // code is the driver's; [API.LaunchError] makes an error of it.
 func (a *API) Submit(l *Launch) Result {
-	r, _, _ := purego.SyscallN(l.addr, l.args[:l.n]...)
-	return Result(r)
+	return submit(l)
 }
 
 // LaunchError is the typed error of a submission, nil for [Success].

@@ -1,10 +1,14 @@
 // Package report turns records into what people read: tables for a terminal,
 // Markdown and CSV, Go benchmark format, and plots.
 //
-// In the flow it comes last: it sees [results.Record] and nothing else, so a
-// report can be made again from the files, on another machine, years later.
+// In the flow it comes last: of a run it sees [results.Record] and nothing else,
+// so a report can be made again from the files, on another machine, years later.
 // [Write] makes all of it; [Table], [Tables], [Markdown], [CSV], [Gobench] and
 // [Draw] make one part each.
+//
+// [StepTimelines], [GapLengths] and [StepBars] are pictures of traces. They see
+// timelines, or sums over them, and what their caller says of the run; [Save]
+// writes them.
 //
 // [Gobench] is for benchstat, which compares the modes of a written report:
 //

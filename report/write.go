@@ -95,16 +95,8 @@ func Write(dir string, formats []string, records []Named) (files, notes []string
 // others are absent.
 func Plots(dir string, formats []string, records []Named) (files, absent []string, err error) {
 	pictures, absent := gather(records).all()
-	for _, p := range pictures {
-		for _, format := range formats {
-			path := filepath.Join(dir, p.Name+"."+format)
-			if err := writeFile(path, func(w io.Writer) error { return p.Encode(w, format) }); err != nil {
-				return files, absent, err
-			}
-			files = append(files, path)
-		}
-	}
-	return files, absent, nil
+	files, err = Save(dir, formats, pictures)
+	return files, absent, err
 }
 
 // all draws every kind. What is said of a cell is said once, not six times.

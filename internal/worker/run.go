@@ -30,6 +30,29 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	clock := bench.System()
 	defer req.Tool.StartInt(nvtx.RunName, nvtx.Run.Look(), int64(req.Process)).End()
 	defer req.Tool.Start(bench.CellName(req.Cell), nvtx.Cell.Look()).End()
+	s, verify, err := openCell(ctx, dev, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	images, _ := s.w.Shape(s.opts.Timed)
+	measured, err := bench.Measure(ctx, s.Bench(), req.Configurations, schedule(req, clock, images*s.w.Spec.Ranks), req.Events)
+	if err != nil {
+		return nil, err
+	}
+	c := s.cell(req, verify, measured)
+	if chooser, ok := dev.(device.Chooser); ok {
+		if c.Plans, err = chooser.Plans(); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// openCell opens a request's cell and checks that its configurations agree. The
+// caller closes the session; there is none beside an error.
+func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s *Session, verify results.Verify, err error) {
+	var none results.Verify
 	progress := func(what string) {
 		if req.Events != nil {
 			req.Events(bench.Event{Phase: what})
@@ -37,43 +60,46 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	}
 	variant := workloads.Variant(req.Cell.Variant)
 	if req.Cell.Variant < 0 || variant >= workloads.NumVariants {
-		return nil, fmt.Errorf("variant %d: must be 0 to %d", req.Cell.Variant, workloads.NumVariants-1)
+		return nil, none, fmt.Errorf("variant %d: must be 0 to %d", req.Cell.Variant, workloads.NumVariants-1)
 	}
 	if len(req.Configurations) == 0 {
-		return nil, errors.New("the request names no configuration")
+		return nil, none, errors.New("the request names no configuration")
 	}
 	progress("build " + req.Cell.Workload)
-	chooser, chooses := dev.(device.Chooser)
-	if chooses {
+	if chooser, ok := dev.(device.Chooser); ok {
 		if err := chooser.SetPlans(req.Plans); err != nil {
-			return nil, err
+			return nil, none, err
 		}
 	}
 	shown := req.Tool.Start("build", nvtx.Phase.Look())
 	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
 	shown.End()
 	if err != nil {
-		return nil, fmt.Errorf("build workload: %w", err)
+		return nil, none, fmt.Errorf("build workload: %w", err)
 	}
 	source, err := data.Open(req.Data, w.Classes())
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	variants := []workloads.Variant{variant}
 	if req.PrepareAll {
 		variants = workloads.AllVariants()
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, none, err
 	}
 	progress("prepare operators")
 	shown = req.Tool.Start("prepare_operators", nvtx.Phase.Look())
-	s, err := Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool})
+	s, err = Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool})
 	shown.End()
 	if err != nil {
-		return nil, err
+		return nil, none, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() {
+		if err != nil {
+			s, err = nil, errors.Join(err, s.Close())
+		}
+	}()
 
 	steps := VerifySteps
 	if req.Quick {
@@ -81,27 +107,16 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	}
 	progress(fmt.Sprintf("check that %d configurations agree", len(req.Configurations)))
 	shown = req.Tool.StartInt("verify", nvtx.Phase.Look(), int64(steps))
-	verify, err := s.Check(ctx, req.Configurations, steps)
+	verify, err = s.Check(ctx, req.Configurations, steps)
 	shown.End()
 	if err != nil {
 		var d *bench.DisagreementError
 		if errors.As(err, &d) {
 			d.Cell = req.Cell
 		}
-		return nil, err
+		return s, none, err
 	}
-	images, _ := w.Shape(variant)
-	measured, err := bench.Measure(ctx, s.Bench(), req.Configurations, schedule(req, clock, images*w.Spec.Ranks), req.Events)
-	if err != nil {
-		return nil, err
-	}
-	c := s.cell(req, verify, measured)
-	if chooses {
-		if c.Plans, err = chooser.Plans(); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	return s, verify, nil
 }
 
 // schedule is the request's, on a clock that began with it.

@@ -339,3 +339,36 @@ func TestShownEpochs(t *testing.T) {
 		})
 	}
 }
+
+// A profiler's span holds the steps that it is shown: those of the warm-up are
+// before it.
+func TestShownProfile(t *testing.T) {
+	if raceDetector {
+		t.Skip("the tool is C code, which the race detector does not see")
+	}
+	c, log := tool(t)
+	req := request(1, key("graph/event/device"))
+	req.Tool, req.Warmup, req.Steps = c, new(4), 3
+	verify, err := Profile(context.Background(), cpu.New(cpu.Options{}), req)
+	must(t, err)
+	if !verify.Equal {
+		t.Errorf("verified %+v", verify)
+	}
+	s := understand(t, log())
+	var warm, profiled []string
+	for _, r := range s.pushed["rank 0"] {
+		switch {
+		case r.name != "step":
+		case slices.Contains(r.spans, "profile"):
+			profiled = append(profiled, r.value)
+		case slices.Contains(r.spans, "warm_up") && !slices.Contains(r.spans, "verify"):
+			warm = append(warm, r.value)
+		}
+	}
+	if want := []string{"0", "1", "2", "3"}; !slices.Equal(warm, want) {
+		t.Errorf("steps of the warm-up %v, want %v", warm, want)
+	}
+	if want := []string{"4", "5", "6"}; !slices.Equal(profiled, want) {
+		t.Errorf("steps shown %v, want %v", profiled, want)
+	}
+}

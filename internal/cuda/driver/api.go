@@ -185,6 +185,14 @@ func (a *API) CtxGetDevice() (Device, error) {
 // failure. Source: cuCtxSynchronize.
 func (a *API) CtxSynchronize() error { return a.call(&a.t.ctxSynchronize) }
 
+// ProfilerStart and ProfilerStop tell a profiler that waits for it where its
+// capture begins and ends in the current context; without one they do nothing.
+// Source: cuProfilerStart.
+func (a *API) ProfilerStart() error { return a.call(&a.t.profilerStart) }
+
+// ProfilerStop is the end of [API.ProfilerStart]. Source: cuProfilerStop.
+func (a *API) ProfilerStop() error { return a.call(&a.t.profilerStop) }
+
 // CtxGetStreamPriorityRange returns the numbers of the least and the greatest
 // priority; greater is a smaller number. Source: cuCtxGetStreamPriorityRange.
 func (a *API) CtxGetStreamPriorityRange() (least, greatest int, err error) {

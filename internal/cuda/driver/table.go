@@ -28,6 +28,8 @@ type table struct {
 	ctxGetDevice                    sym
 	ctxSynchronize                  sym
 	ctxGetStreamPriorityRange       sym
+	profilerStart                   sym
+	profilerStop                    sym
 	memAlloc                        sym
 	memFree                         sym
 	memGetInfo                      sym
@@ -133,6 +135,8 @@ func (t *table) entries() []entry {
 		{&t.ctxGetDevice, 2000, []string{"cuCtxGetDevice"}},
 		{&t.ctxSynchronize, 2000, []string{"cuCtxSynchronize"}},
 		{&t.ctxGetStreamPriorityRange, 5050, []string{"cuCtxGetStreamPriorityRange"}},
+		{&t.profilerStart, 4000, []string{"cuProfilerStart"}},
+		{&t.profilerStop, 4000, []string{"cuProfilerStop"}},
 		{&t.memAlloc, 3020, []string{"cuMemAlloc_v2"}},
 		{&t.memFree, 3020, []string{"cuMemFree_v2"}},
 		{&t.memGetInfo, 3020, []string{"cuMemGetInfo_v2"}},

@@ -189,6 +189,15 @@ var functions = sync.OnceValue(func() map[string]tableEntry {
 		})
 	})
 
+	for _, name := range []string{"cuProfilerStart", "cuProfilerStop"} {
+		def(name, 4000, func() uintptr {
+			return do(name, func(m *Machine, t *thread) code {
+				_, r := m.current(t)
+				return r
+			})
+		})
+	}
+
 	// Memory.
 
 	def("cuMemAlloc_v2", 3020, func(out *uint64, n uint64) uintptr {

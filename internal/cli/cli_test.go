@@ -138,6 +138,12 @@ func fakeEngine() Engine {
 			}, func(d Device) bool { return name != "" && name != d.Name })
 		},
 		RunCell: fakeCell,
+		Profile: func(_ context.Context, r bench.CellRequest) (results.Verify, error) {
+			if r.Cell.Batch == 13 {
+				return results.Verify{}, &bench.DisagreementError{Cell: r.Cell, Tensor: "params", Detail: "0.5 against 0.25"}
+			}
+			return results.Verify{Equal: true, Tensors: 10}, nil
+		},
 		Verify: func(_ context.Context, r bench.VerifyRequest) (bench.VerifyReport, error) {
 			report := bench.VerifyReport{Device: "cpu", Workload: r.Cell.Workload, Ranks: r.Cell.GPUs, Equal: r.Cell.Batch != 13}
 			for g := range workloads.NumSubGraphs {

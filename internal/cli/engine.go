@@ -11,6 +11,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/internal/worker"
+	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -22,6 +23,7 @@ func NewEngine(getenv func(string) string, libraries Libraries) Engine {
 
 func newEngine(gpu *gpu) Engine {
 	reference := cpu.New(cpu.Options{})
+	watched := &watcher{getenv: gpu.getenv}
 	open := func(k results.CellKey, ways []results.ConfigurationKey) (device.Device, error) {
 		if k.Device == reference.Name() {
 			return reference, nil
@@ -53,7 +55,22 @@ func newEngine(gpu *gpu) Engine {
 				return nil, err
 			}
 			req.Machine = func() []results.Reading { return readings(ctx, req.Cell.Device) }
-			return worker.RunCell(ctx, dev, req)
+			req.Tool, _ = watched.attach() // what is wrong with it is said in the record
+			cell, err := worker.RunCell(ctx, dev, req)
+			watched.doubt(cell)
+			return cell, err
+		},
+		Tool: watched.describe,
+		Profile: func(ctx context.Context, req bench.CellRequest) (results.Verify, error) {
+			dev, err := open(req.Cell, req.Configurations)
+			if err != nil {
+				return results.Verify{}, err
+			}
+			if req.Tool, err = watched.attach(); err != nil {
+				// There would be no ranges to look for.
+				return results.Verify{}, &bench.InputError{Name: nvtx.PathVariable, Reason: "cannot be used: " + err.Error()}
+			}
+			return worker.Profile(ctx, dev, req)
 		},
 		Readings: readings,
 		Machine: func(ctx context.Context, d Device) results.Environment {

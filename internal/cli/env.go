@@ -58,6 +58,11 @@ type Engine struct {
 	// first, then timed. Modes that disagree are a [*bench.DisagreementError]; a
 	// context that ends, an error that wraps context.Canceled.
 	RunCell bench.RunCell
+	// Tool says what became of the tool that the environment names, and attaches
+	// it; nil says nothing.
+	Tool func() Tool
+	// Profile runs the one configuration of a request for a profiler.
+	Profile func(context.Context, bench.CellRequest) (results.Verify, error)
 	// Machine reads the environment block as a device sees it.
 	Machine func(context.Context, Device) results.Environment
 	// Readings reads what changes from minute to minute as the named device

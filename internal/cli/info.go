@@ -20,6 +20,7 @@ type infoReport struct {
 	Host      results.Host    `json:"host"`
 	Devices   []infoDevice    `json:"devices"`
 	Libraries []LibraryState  `json:"libraries,omitempty"`
+	Tool      *Tool           `json:"nvtx,omitempty"`
 	Workloads []string        `json:"workloads"`
 }
 
@@ -64,6 +65,9 @@ func gatherInfo(env *Env) infoReport {
 		Host:      results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Workloads: workloads.Models(),
 	}
+	if env.Engine.Tool != nil {
+		info.Tool = new(env.Engine.Tool())
+	}
 	for _, d := range env.Engine.Devices("") {
 		info.Devices = append(info.Devices, infoDevice{d.Name, d.Missing == "", d.MaxRanks, d.Description, d.Missing})
 	}
@@ -92,6 +96,11 @@ func (i infoReport) print(env *Env) error {
 	}
 	if err := i.printLibraries(env); err != nil {
 		return err
+	}
+	if i.Tool != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "\nNVTX: %s\n", i.Tool.sentence()); err != nil {
+			return err
+		}
 	}
 	_, err := fmt.Fprintf(env.Stdout, "\nworkloads: %s\n", strings.Join(i.Workloads, ", "))
 	return err

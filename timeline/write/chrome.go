@@ -2,6 +2,7 @@ package write
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -135,8 +136,10 @@ func (c *chrome) idArg(key, id string) {
 	c.b = appendQuoted(c.b, id)
 }
 
-// appendQuoted is a JSON string without control characters, which Perfetto
-// refuses even as escapes in old versions; each becomes a space.
+// appendQuoted is a JSON string that Perfetto takes: a control character becomes
+// a space, as an old version refuses even its escape; what is not ASCII is
+// escaped, as a newer one takes its bytes for control characters; and what takes
+// two escapes, which that refuses as well, is U+FFFD.
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {
@@ -152,22 +155,34 @@ func appendQuoted(b []byte, s string) []byte {
 			i++
 		default:
 			r, n := utf8.DecodeRuneInString(s[i:])
-			if r >= 0x80 && r < 0xa0 {
-				r = ' '
-			}
-			b = utf8.AppendRune(b, r) // U+FFFD for what is no UTF-8
+			b = appendEscaped(b, r) // U+FFFD for what is no UTF-8
 			i += n
 		}
 	}
 	return append(b, '"')
 }
 
+func appendEscaped(b []byte, r rune) []byte {
+	switch {
+	case r < 0xa0: // more control characters
+		return append(b, ' ')
+	case r > 0xffff:
+		r = utf8.RuneError
+	}
+	const hex = "0123456789abcdef"
+	return append(b, '\\', 'u', hex[r>>12], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+}
+
 // header is what stands before the events.
 type header struct {
-	Format    string        `json:"format"`
-	Version   int           `json:"version"`
-	Source    string        `json:"source,omitempty"`
-	From      string        `json:"from,omitempty"` // the recording's own format
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	Source  string `json:"source,omitempty"`
+	From    string `json:"from,omitempty"` // the recording's own format
+	// OriginNs is the recording's; ShiftNs was added to its times.
+	OriginNs int64 `json:"origin_ns,omitempty"`
+	ShiftNs  int64 `json:"shift_ns,omitempty"`
+
 	Processes []processHead `json:"processes"`
 	Threads   []trackHead   `json:"threads"`
 	Devices   []deviceHead  `json:"devices"`
@@ -230,7 +245,7 @@ type readHead struct {
 
 func (c *chrome) head() {
 	t := c.x.T
-	h := header{Format: timeline.FormatOwn, Version: Version, Source: clean(t.Source), From: t.Format,
+	h := header{Format: timeline.FormatOwn, Version: Version, Source: clean(t.Source), From: t.Format, OriginNs: t.OriginNs, ShiftNs: c.shift,
 		Processes: []processHead{}, Threads: []trackHead{}, Devices: []deviceHead{}, Streams: []streamHead{},
 		Read: readHead{Bytes: t.Read.Bytes, LostBytes: t.Read.LostBytes, LostEvents: t.Read.LostEvents, BadTimes: t.Read.BadTimes,
 			Duplicates: t.Read.Duplicates, Truncated: t.Read.Truncated, OverheadNs: t.Read.OverheadNs}}
@@ -291,13 +306,21 @@ func (c *chrome) head() {
 		fmt.Fprintf(c.w, `,"distributedInfo":{"rank":%d}`, t.Processes[0].Rank)
 	}
 	c.w.WriteString(`,"trbench":`)
-	e := json.NewEncoder(c.w)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(h) // no value of these types fails, and the writer keeps its error
+	_ = e.Encode(h) // no value of these types fails
+	for _, r := range b.String() {
+		if r < utf8.RuneSelf {
+			c.w.WriteByte(byte(r))
+		} else {
+			c.w.Write(appendEscaped(c.b[:0], r))
+		}
+	}
 	c.w.WriteString(`,"traceEvents":[`)
 }
 
-// clean drops what appendQuoted drops.
+// clean drops control characters, as appendQuoted does.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r >= 0x7f && r < 0xa0 {

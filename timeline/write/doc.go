@@ -18,7 +18,9 @@
 //     over the whole file, as Perfetto names threads by tid alone; they are the
 //     recording's own numbers where these are free. Its untimed list has the ops
 //     without usable times, which no event can carry, and its read object says
-//     what was lost before.
+//     what was lost before. origin_ns is the timeline's origin, if that is known,
+//     and shift_ns was added to all its times: the first event of a trace that
+//     would begin at or before 0, or far from it, is put at 1 us.
 //   - args.class is the class of a range of category user_annotation (user, step,
 //     feed), and of a call whose name does not say it (other, launch,
 //     graph_launch, copy, sync).
@@ -29,5 +31,8 @@
 //
 // Two events of one thread that overlap without one holding the other, and two
 // ops of one stream that overlap at all, stand on tids of their own: Perfetto
-// drops the second of two on one.
+// drops the second of two on one. That goes by the times that it reads, which
+// may lack a nanosecond.
+//
+// Texts are ASCII with escapes; characters beyond the first 65,536 are replaced.
 package write

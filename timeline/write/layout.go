@@ -13,7 +13,7 @@ import (
 // layout says on which pid and tid everything stands.
 type layout struct {
 	x     *timeline.Index
-	shift int64 // added to all times: Perfetto drops negative ones
+	shift int64 // added to all times
 
 	processes []uint32 // pid by process; the last is for threads of none
 	threads   []track  // by thread; the last is for events of none
@@ -199,49 +199,87 @@ func (l *layout) compareEvents(a, b int32) int {
 	return cmp.Compare(a, b)
 }
 
-// origin finds by how much times must be shifted to be at least 0.
+// Times stay as they are where the first lies between these: Perfetto drops
+// negative times, readers take a time of 0 for none, and far from 0 a float64,
+// which is what most readers make of a number, is coarser than a nanosecond.
+const (
+	leastNs = 1
+	mostNs  = 1_000_000_000_000
+	firstNs = 1000 // where the first is put otherwise
+)
+
+// origin finds by how much times must be shifted.
 func (l *layout) origin() {
 	t := l.x.T
-	least := int64(0)
+	first := int64(math.MaxInt64)
 	for i := range t.Ops {
 		if o := &t.Ops[i]; l.timed(o) {
-			least = min(least, o.StartNs)
+			first = min(first, o.StartNs)
 		}
 	}
 	for i := range t.Calls {
-		least = min(least, t.Calls[i].StartNs)
+		first = min(first, t.Calls[i].StartNs)
 	}
 	for i := range t.Ranges {
-		least = min(least, t.Ranges[i].StartNs)
+		first = min(first, t.Ranges[i].StartNs)
 	}
 	for i := range t.Counters {
-		least = min(least, t.Counters[i].AtNs)
+		first = min(first, t.Counters[i].AtNs)
 	}
-	l.shift = -least
+	if first != math.MaxInt64 && (first < leastNs || first > mostNs) {
+		l.shift = firstNs - first
+	}
 }
+
+// readings are what readers make of an event's times: exactly what is written,
+// or what is left when decimal microseconds become a float64, times 1000, cut
+// off. Perfetto does the latter to start and length, as of late 2025 with a float
+// that is a sum of two, before with the one next to the number. A nanosecond is
+// lost to it now and then, and two events that touched overlap by it: it would
+// drop the second. So events must be apart, or nested, in every reading.
+const readings = 3
+
+func (l *layout) read(start, end int64) (starts, ends [readings]int64) {
+	start, end = start+l.shift, end+l.shift
+	starts[0], ends[0] = start, end
+	for i, f := range [...]func(int64) int64{nearest, summed} {
+		starts[i+1] = f(start)
+		ends[i+1] = starts[i+1] + f(end-start)
+	}
+	return starts, ends
+}
+
+func nearest(ns int64) int64 { return int64(float64(ns) / 1000 * 1000) }
+
+func summed(ns int64) int64 { return int64((float64(ns/1000) + float64(ns%1000)/1000) * 1000) }
 
 // nested gives each event the first lane where it lies between others or wholly
 // inside one, and returns how many lanes there are.
 func (l *layout) nested(events []int32, visit func(event int32, lane int)) int {
-	var lanes [][]int64 // ends of what is open, the innermost last
+	var lanes [][readings][]int64 // ends of what is open, the innermost last
 	for _, e := range events {
-		start, end := l.times(e)
-		at := -1
-		for i := range lanes {
-			open := lanes[i]
-			for len(open) > 0 && open[len(open)-1] <= start {
+		starts, ends := l.read(l.times(e))
+		at := slices.IndexFunc(lanes, func(lane [readings][]int64) bool {
+			for k, open := range lane {
+				for len(open) > 0 && open[len(open)-1] <= starts[k] {
+					open = open[:len(open)-1]
+				}
+				if len(open) > 0 && open[len(open)-1] < ends[k] {
+					return false
+				}
+			}
+			return true
+		})
+		if at < 0 {
+			at, lanes = len(lanes), append(lanes, [readings][]int64{})
+		}
+		for k := range lanes[at] {
+			open := lanes[at][k]
+			for len(open) > 0 && open[len(open)-1] <= starts[k] {
 				open = open[:len(open)-1]
 			}
-			lanes[i] = open
-			if len(open) == 0 || open[len(open)-1] >= end {
-				at = i
-				break
-			}
+			lanes[at][k] = append(open, ends[k])
 		}
-		if at < 0 {
-			at, lanes = len(lanes), append(lanes, nil)
-		}
-		lanes[at] = append(lanes[at], end)
 		if visit != nil {
 			visit(e, at)
 		}
@@ -251,19 +289,22 @@ func (l *layout) nested(events []int32, visit func(event int32, lane int)) int {
 
 // apart gives each op the first lane where nothing runs any more.
 func (l *layout) apart(ops []int32, visit func(op int32, lane int)) int {
-	var ends []int64
+	var lanes [][readings]int64 // where the last ends
 	for _, op := range ops {
 		o := &l.x.T.Ops[op]
-		at := slices.IndexFunc(ends, func(end int64) bool { return end <= o.StartNs })
+		starts, ends := l.read(o.StartNs, o.EndNs)
+		at := slices.IndexFunc(lanes, func(last [readings]int64) bool {
+			return last[0] <= starts[0] && last[1] <= starts[1] && last[2] <= starts[2]
+		})
 		if at < 0 {
-			at, ends = len(ends), append(ends, 0)
+			at, lanes = len(lanes), append(lanes, [readings]int64{})
 		}
-		ends[at] = o.EndNs
+		lanes[at] = ends
 		if visit != nil {
 			visit(op, at)
 		}
 	}
-	return len(ends)
+	return len(lanes)
 }
 
 // numbering hands out pids and tids from 1 to 2^32-1, each once in the file: a

@@ -108,13 +108,39 @@ func ns(t *testing.T, n *json.Number) int64 {
 func check(t *testing.T, raw []byte, tr trace) {
 	t.Helper()
 	for i, b := range raw {
-		if b < 0x20 && b != '\n' || b == 0x7f {
+		if b < 0x20 && b != '\n' || b >= 0x7f {
 			t.Fatalf("control byte %#x at %d", b, i)
 		}
 	}
-	if bytes.Contains(raw, []byte(`\u00`)) || bytes.Contains(raw, []byte(`\n`)) {
+	if bytes.Contains(raw, []byte(`\u000`)) || bytes.Contains(raw, []byte(`\u001`)) || bytes.Contains(raw, []byte(`\ud8`)) || bytes.Contains(raw, []byte(`\n`)) {
 		t.Fatal("an escaped control character")
 	}
+	// Perfetto makes a float64 of a number, in one of two ways, times 1000, cut
+	// off; other readers take it as it stands.
+	for name, read := range map[string]func(*json.Number) int64{
+		"exact":        func(n *json.Number) int64 { return ns(t, n) },
+		"nearest":      func(n *json.Number) int64 { f, _ := n.Float64(); return int64(f * 1000) },
+		"digit by one": func(n *json.Number) int64 { return int64(digits(n.String()) * 1000) },
+	} {
+		checkTracks(t, name, tr, read)
+	}
+}
+
+// digits reads a number as Perfetto's own parser does.
+func digits(s string) float64 {
+	whole, frac, _ := strings.Cut(s, ".")
+	v, f, div := 0.0, 0.0, 1.0
+	for _, d := range whole {
+		v = v*10 + float64(d-'0')
+	}
+	for _, d := range frac {
+		f, div = f*10+float64(d-'0'), div*10
+	}
+	return v + f/div
+}
+
+func checkTracks(t *testing.T, reading string, tr trace, read func(*json.Number) int64) {
+	t.Helper()
 	type slice struct{ start, end int64 }
 	tids := map[int64]int64{} // pid by tid
 	pids := map[int64]bool{}
@@ -135,7 +161,10 @@ func check(t *testing.T, raw []byte, tr trace) {
 			}
 			continue
 		}
-		es = append(es, timed{ns(t, e.TS), e})
+		if ns(t, e.TS) <= 0 {
+			t.Fatalf("time %v", e.TS)
+		}
+		es = append(es, timed{read(e.TS), e})
 	}
 	slices.SortStableFunc(es, func(a, b timed) int { return int(a.at - b.at) })
 	for _, te := range es {
@@ -164,13 +193,13 @@ func check(t *testing.T, raw []byte, tr trace) {
 		}
 		switch e.Ph {
 		case "X":
-			s := slice{te.at, te.at + ns(t, e.Dur)}
+			s := slice{te.at, te.at + read(e.Dur)}
 			stack := open[tid]
 			for len(stack) > 0 && stack[len(stack)-1].end <= s.start {
 				stack = stack[:len(stack)-1]
 			}
 			if n := len(stack); n > 0 && stack[n-1].end < s.end {
-				t.Fatalf("on tid %d, %v overlaps %v", tid, s, stack[n-1])
+				t.Fatalf("%s: on tid %d, %v overlaps %v", reading, tid, s, stack[n-1])
 			}
 			if gpu := e.Args["device"] != nil; gpu && len(stack) > 0 {
 				t.Fatalf("on tid %d, an op %v lies in %v", tid, s, stack)
@@ -383,6 +412,8 @@ func random(r *rand.Rand) *timeline.Timeline {
 	t.Threads = []timeline.Thread{{ID: "4242", Name: "main"}, {ID: "7", Process: timeline.None}, {ID: "autograd"}, {ID: "7", Process: int32(len(t.Processes)) - 1}}
 	t.Devices = []timeline.Device{{ID: "0", Name: "NVIDIA H200"}, {ID: "cpu", Host: true}}
 	t.Streams = []timeline.Stream{{Device: 0, ID: "7", Name: "COMP_1"}, {Device: 1, ID: "7"}, {Device: 0, ID: "0"}, {Device: 0, Process: timeline.None, ID: "4242"}}
+	scale := []int64{1, 1, 37}[r.IntN(3)] // so that floats lose something
+	at := []int64{0, 1_234_567, 1_700_000_000_000_000_000}[r.IntN(3)]
 	names := []string{"cudaLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch_v10000", "cudaMemcpyAsync", "cudaStreamSynchronize", "submit \x01node", "aunt"}
 	const end = 300
 	for range r.IntN(25) {
@@ -397,7 +428,7 @@ func random(r *rand.Rand) *timeline.Timeline {
 	}
 	for range r.IntN(30) {
 		s := int32(r.IntN(5)) - 1
-		o := timeline.Op{Stream: s, Name: b.Name([]string{"k<\"a\\b\">", "émb\x7fed", "bad \xff utf8", "k"}[r.IntN(4)]),
+		o := timeline.Op{Stream: s, Name: b.Name([]string{"k<\"a\\b\">", "émb\x7fed \u2028", "bad \xff utf8", "k"}[r.IntN(4)]),
 			StartNs: int64(r.IntN(end)) - 40, Kind: timeline.Kind(r.IntN(4)), Timed: r.IntN(10) > 0, Correlation: int64(r.IntN(14)), Bytes: int64(r.IntN(3)) << 40}
 		if s >= 0 {
 			o.Device = t.Streams[s].Device
@@ -419,6 +450,22 @@ func random(r *rand.Rand) *timeline.Timeline {
 			p = int32(r.IntN(len(t.Processes)+1)) - 1
 		}
 		t.Counters = append(t.Counters, timeline.Counter{AtNs: int64(r.IntN(end)) - 50, Name: b.Name("power"), Process: p, Value: r.Float64() * 700})
+	}
+	move := func(ns *int64) { *ns = *ns*scale + at }
+	for i := range t.Ops {
+		move(&t.Ops[i].StartNs)
+		move(&t.Ops[i].EndNs)
+	}
+	for i := range t.Calls {
+		move(&t.Calls[i].StartNs)
+		move(&t.Calls[i].EndNs)
+	}
+	for i := range t.Ranges {
+		move(&t.Ranges[i].StartNs)
+		move(&t.Ranges[i].EndNs)
+	}
+	for i := range t.Counters {
+		move(&t.Counters[i].AtNs)
 	}
 	return t
 }
@@ -460,7 +507,7 @@ func small() *timeline.Timeline {
 	var b timeline.Builder
 	b.Name("")
 	t := &b.T
-	t.OriginNs = 1000
+	t.OriginNs = 5000
 	t.Processes = []timeline.Process{{ID: "42", Name: "train", Rank: 0}}
 	t.Threads = []timeline.Thread{{ID: "42", Name: "main"}}
 	t.Devices = []timeline.Device{{ID: "0", Name: "H200"}}
@@ -480,8 +527,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Written by hand from the format's description, line by line.
-	const want = `{"schemaVersion":1,"displayTimeUnit":"ns","baseTimeNanoseconds":1000,"deviceProperties":[{"id":0,"name":"H200"}],"distributedInfo":{"rank":0},` +
-		`"trbench":{"format":"trbench","version":1,"processes":[{"pid":42,"id":"42","name":"train","rank":0}],"threads":[{"tids":[42],"process":0,"id":"42","name":"main"}],` +
+	const want = `{"schemaVersion":1,"displayTimeUnit":"ns","baseTimeNanoseconds":4000,"deviceProperties":[{"id":0,"name":"H200"}],"distributedInfo":{"rank":0},` +
+		`"trbench":{"format":"trbench","version":1,"origin_ns":5000,"shift_ns":1000,"processes":[{"pid":42,"id":"42","name":"train","rank":0}],"threads":[{"tids":[42],"process":0,"id":"42","name":"main"}],` +
 		`"devices":[{"pid":1,"id":"0","name":"H200"}],"streams":[{"tids":[7,2],"process":0,"id":"7","name":"COMP_1","device":0}],"read":{"dropped":0}}
 ,"traceEvents":[
 {"ph":"M","name":"process_name","pid":42,"args":{"name":"train"}},
@@ -496,16 +543,16 @@ func TestGolden(t *testing.T) {
 {"ph":"M","name":"thread_sort_index","pid":1,"tid":7,"args":{"sort_index":1}},
 {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"COMP_1 (overlap 2)"}},
 {"ph":"M","name":"thread_sort_index","pid":1,"tid":2,"args":{"sort_index":2}},
-{"ph":"X","cat":"user_annotation","name":"step","pid":42,"tid":42,"ts":0.000,"dur":5.000,"args":{"class":"step","domain":"trbench"}},
-{"ph":"X","cat":"cuda_driver","name":"cuGraphLaunch","pid":42,"tid":42,"ts":1.001,"dur":1.001,"args":{"correlation":9}},
-{"ph":"s","cat":"ac2g","name":"ac2g","id":1,"pid":42,"tid":42,"ts":1.001},
-{"ph":"X","cat":"kernel","name":"k","pid":1,"tid":7,"ts":2.500,"dur":0.500,"args":{"device":0,"stream":7,"correlation":9,"graph id":4,"graph node id":1}},
-{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":1,"pid":1,"tid":7,"ts":2.500},
-{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":1,"tid":2,"ts":2.900,"dur":0.200,"args":{"device":0,"stream":7,"correlation":9,"graph id":4,"graph node id":2,"bytes":77}},
-{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":1,"pid":1,"tid":2,"ts":2.900},
-{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":1.001,"args":{"ops":2}},
-{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":2.500,"args":{"ops":1}},
-{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":2.900,"args":{"ops":0}}
+{"ph":"X","cat":"user_annotation","name":"step","pid":42,"tid":42,"ts":1.000,"dur":5.000,"args":{"class":"step","domain":"trbench"}},
+{"ph":"X","cat":"cuda_driver","name":"cuGraphLaunch","pid":42,"tid":42,"ts":2.001,"dur":1.001,"args":{"correlation":9}},
+{"ph":"s","cat":"ac2g","name":"ac2g","id":1,"pid":42,"tid":42,"ts":2.001},
+{"ph":"X","cat":"kernel","name":"k","pid":1,"tid":7,"ts":3.500,"dur":0.500,"args":{"device":0,"stream":7,"correlation":9,"graph id":4,"graph node id":1}},
+{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":1,"pid":1,"tid":7,"ts":3.500},
+{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","pid":1,"tid":2,"ts":3.900,"dur":0.200,"args":{"device":0,"stream":7,"correlation":9,"graph id":4,"graph node id":2,"bytes":77}},
+{"ph":"f","bp":"e","cat":"ac2g","name":"ac2g","id":1,"pid":1,"tid":2,"ts":3.900},
+{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":2.001,"args":{"ops":2}},
+{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":3.500,"args":{"ops":1}},
+{"ph":"C","cat":"derived","name":"queue depth","pid":1,"ts":3.900,"args":{"ops":0}}
 ]}
 `
 	if out.String() != want {

@@ -67,7 +67,7 @@ func (r random) Fill(split Split, rank, ranks, index, batch, resolution int, ima
 		putLabel(labels, i, int(g.next()%uint64(r.classes)))
 		at := int(g.next() % poolBytes)
 		for image := images[i*size : (i+1)*size]; len(image) > 0; at = 0 {
-			image = image[copy(image, r.pool[at:]):]
+			image = image[copyPast(image, r.pool[at:]):]
 		}
 	}
 }

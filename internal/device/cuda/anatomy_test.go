@@ -30,6 +30,11 @@ type tune struct {
 var tunes = []tune{
 	{"base", Tuning{}},
 	{"fills", Tuning{FillKernels: true}},
+	{"nodes", Tuning{FillKernels: true, CopyKernels: true}},
+	{"nodes+pdl", Tuning{FillKernels: true, CopyKernels: true, Dependent: true}},
+	{"nodes+serial+pdl", Tuning{FillKernels: true, CopyKernels: true, Edges: EdgesSerial, Dependent: true}},
+	{"nodes+hazards+pdl", Tuning{FillKernels: true, CopyKernels: true, Edges: EdgesHazards, Dependent: true}},
+	{"nodes+hazards+one+pdl", Tuning{FillKernels: true, CopyKernels: true, Edges: EdgesHazards, OneKernelNorm: true, Dependent: true}},
 	{"fills+pdl", Tuning{FillKernels: true, Dependent: true}},
 	{"fills+serial+pdl", Tuning{FillKernels: true, Edges: EdgesSerial, Dependent: true}},
 	{"fills+hazards", Tuning{FillKernels: true, Edges: EdgesHazards}},

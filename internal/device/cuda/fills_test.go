@@ -10,26 +10,23 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
-// Fills with zeros become kernels in their places; the others stay fills.
+// Fills with zeros and copies from pinned memory become kernels in their
+// places; the other fills stay.
 func TestFillsBecomeKernels(t *testing.T) {
 	for _, kernels := range []bool{false, true} {
 		t.Run(fmt.Sprint(kernels), func(t *testing.T) {
 			x := newRig(t, nil).open()
-			x.g.tuning.FillKernels = kernels
+			x.g.tuning.FillKernels, x.g.tuning.CopyKernels = kernels, kernels
 			x.do(func(r device.Rank) {
 				k := x.r
 				comp := k.streams[workloads.COMP1]
 				at := func(x workloads.Region) driver.DevicePtr { return driver.DevicePtr(k.address(x)) }
 				a, b := x.op(r, workloads.DeepFwdBwd, "a", 0), x.op(r, workloads.DeepFwdBwd, "b", 1)
-				for _, z := range []workloads.Region{word(0), {Off: word(1).Off, Bytes: 100}, word(4)} {
-					o := workloads.Operand{Name: "z", DType: workloads.U8, Shape: workloads.Shape{int(z.Bytes)}, Region: z}
-					x.know(k, &workloads.Bound{Node: &workloads.Node{Name: "zero", Op: workloads.OpZero}, SubGraph: workloads.DeepFwdBwd,
-						Out: []workloads.Operand{o}, Writes: []workloads.Region{z}})
-				}
+				c := x.copyIn(r, workloads.DeepFwdBwd, 5)
 				must(t, r.Fill(word(2), 9), r.Fill(word(3), 9), r.Fill(word(4), 9),
 					r.BeginCapture(workloads.COMP1, device.CaptureThreadLocal),
 					x.api.MemsetD8Async(at(word(0)), 0, 256, comp), // the graph's first node
-					a.Submit(0), b.Submit(0),
+					a.Submit(0), c.Submit(0), b.Submit(0),
 					// Two in a row, between operators; the second clears a part.
 					x.api.MemsetD32Async(at(word(0)), 0, 64, comp), x.api.MemsetD8Async(at(word(1)), 0, 100, comp),
 					a.Submit(0),
@@ -38,21 +35,28 @@ func TestFillsBecomeKernels(t *testing.T) {
 					x.api.MemsetD8Async(at(word(4)), 0, 256, comp))  // the last
 				g, err := r.EndCapture(workloads.COMP1)
 				must(t, err)
-				fills := 6
+				fills, copies := 6, 1
 				if kernels {
-					fills = 2
+					fills, copies = 2, 0
 				}
-				if i := g.Info(); i.Nodes["memset"] != fills || i.Nodes["kernel"] != 9-fills || i.Total() != 9 || i.Edges != 8 || i.Width != 1 || i.CriticalPath != 9 {
+				if i := g.Info(); i.Nodes["memset"] != fills || i.Nodes["memcpy"] != copies || i.Nodes["kernel"] != 10-fills-copies ||
+					i.Total() != 10 || i.Edges != 9 || i.Width != 1 || i.CriticalPath != 10 {
 					t.Errorf("kernels %v: %+v", kernels, i)
 				}
 				e, err := g.Instantiate()
 				must(t, err)
-				for range 3 {
+				for n := range 3 {
+					for i := range 256 {
+						k.Pinned()[512+i] = byte(i + n)
+					}
 					must(t, e.Launch(workloads.COMP1, 0), r.SyncAll())
 					if n := x.runs(r, 0); n != 1 {
 						t.Errorf("kernels %v: a ran %d times since it was cleared", kernels, n)
 					}
 					got := make([]byte, 256)
+					if must(t, r.Read(word(5), got)); !bytes.Equal(got, k.Pinned()[512:768]) {
+						t.Errorf("kernels %v: the copy brought % x", kernels, got[:16])
+					}
 					if must(t, r.Read(word(1), got)); !bytes.Equal(got[:100], make([]byte, 100)) || bytes.Equal(got[100:104], make([]byte, 4)) {
 						t.Errorf("kernels %v: b's region holds % x", kernels, got[:112])
 					}

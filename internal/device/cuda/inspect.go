@@ -37,8 +37,8 @@ func (g *graph) inspect() error {
 	if err := a.rest(); err != nil {
 		return fmt.Errorf("audit of the captured graph: %w", err)
 	}
-	if r.g.tuning.FillKernels {
-		if nodes, err = g.replaceFills(nodes); err != nil {
+	if t := r.g.tuning; t.FillKernels || t.CopyKernels {
+		if nodes, err = g.replace(nodes); err != nil {
 			return err
 		}
 	}

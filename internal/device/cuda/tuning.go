@@ -23,6 +23,9 @@ type Tuning struct {
 	// host more than a microsecond in each launch of the graph, a kernel node
 	// some nanoseconds. What is filled is the same.
 	FillKernels bool `json:"fill_kernels"`
+	// CopyKernels does the same to the copies from pinned memory: a kernel
+	// reads it over the bus, in place of a copy engine.
+	CopyKernels bool `json:"copy_kernels"`
 	// Edges says what orders the nodes of a captured graph.
 	Edges Edges `json:"edges"`
 }
@@ -53,7 +56,7 @@ type tuningRecord struct {
 }
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
-// "fills", "serial", "hazards"; none is the default.
+// "fills", "copies", "serial", "hazards"; none is the default.
 func ParseTuning(words string) (t Tuning, err error) {
 	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
 		switch {
@@ -63,10 +66,12 @@ func ParseTuning(words string) (t Tuning, err error) {
 			t.OneKernelNorm = true
 		case w == "fills":
 			t.FillKernels = true
+		case w == "copies":
+			t.CopyKernels = true
 		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
 			t.Edges = Edges(w)
 		default:
-			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, and one of serial and hazards", words, w)
+			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, and one of serial and hazards", words, w)
 		}
 	}
 	return t, nil

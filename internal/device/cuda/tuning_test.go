@@ -19,6 +19,7 @@ func TestParseTuning(t *testing.T) {
 		{"serial,dependent,onekernel", Tuning{Dependent: true, OneKernelNorm: true, Edges: EdgesSerial}, false},
 		{"serial,hazards", Tuning{}, true},
 		{"fills", Tuning{FillKernels: true}, false},
+		{"copies,fills", Tuning{CopyKernels: true, FillKernels: true}, false},
 		{"streams", Tuning{}, true},
 		{"Serial", Tuning{}, true},
 	} {

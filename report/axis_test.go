@@ -144,7 +144,7 @@ func TestSeriesDrawsArrows(t *testing.T) {
 		{"both", 0.001, 90, shape{1, 0, 2}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ss := []series{{points: []point{{1, 2, test.low, test.high}, {2, 3, nan(), nan()}}, look: looks()[2]}}
+			ss := []series{{points: []point{{x: 1, y: 2, low: test.low, high: test.high}, {x: 2, y: 3, low: nan(), high: nan()}}, look: looks()[2]}}
 			l := lines{series: ss, y: logAxis(yValues(ss), 2)}
 			p := newPlot()
 			l.y.apply(&p.Y)

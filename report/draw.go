@@ -260,6 +260,8 @@ func (f *family) perGPUs(draw func(cells []*results.Cell, gpus int) (*Picture, s
 const arrows = "Intervals that leave the picture end in arrows."
 
 func (p *Picture) set(l lines) {
+	subtitle := slices.Clone(p.Subtitle)
+	p.chart = func() Chart { return lineChart(subtitle, l) }
 	if l.leaves() {
 		p.Subtitle = append(p.Subtitle, arrows)
 	}
@@ -267,6 +269,8 @@ func (p *Picture) set(l lines) {
 }
 
 func (p *Picture) setBars(b bars) {
+	subtitle := slices.Clone(p.Subtitle)
+	p.chart = func() Chart { return barChart(subtitle, b) }
 	var out []string
 	if b.broken() {
 		out = append(out, "Bars that leave the picture end in a point.")
@@ -351,6 +355,7 @@ func (f *family) stepTime() ([]Picture, string) {
 		p.say(iv.sentence("the median"))
 		p.set(lines{
 			xTitle: "batch (images a rank and step)", yTitle: "step time (" + u.name + "), less is better",
+			xName: "batch", yName: "step time, " + u.name,
 			x: countsX(ss), y: logAxis(yValues(ss), 2), series: ss,
 		})
 		return &p, ""
@@ -426,6 +431,7 @@ func (f *family) speedUp() ([]Picture, string) {
 			base = labels(append(bases, bases[0]))[bases[0]]
 		}
 		p.set(lines{
+			xName: "batch", yName: "speed-up",
 			xTitle: "batch (images a rank and step)", yTitle: "speed-up: step time of " + base + " over that of the line (times), more is better",
 			x: countsX(ss), y: ratioAxis(yValues(ss)), series: ss, rules: []rule{{1, "as fast as " + base}},
 		})
@@ -540,6 +546,7 @@ func (f *family) dispatch() ([]Picture, string) {
 		}
 		p.say("Best captured: " + strings.Join(list, " or ") + ".")
 		p.set(lines{
+			xName: "added host time, " + u.name, yName: "speed-up",
 			xTitle: "host time added before each eager launch (" + u.name + ")",
 			yTitle: "speed-up: step time of eager over that of the best captured (times), more is better",
 			x:      func(vg.Length) axis { return ax }, y: ratioAxis(yValues(ss)), series: ss,
@@ -632,7 +639,7 @@ func (f *family) scalingAt(cells []*results.Cell, batch int) *Picture {
 	}
 	for n := least; ; n *= 2 {
 		n = min(n, most)
-		ideal.points = append(ideal.points, point{float64(n), perGPU * float64(n), nan(), nan()})
+		ideal.points = append(ideal.points, point{x: float64(n), y: perGPU * float64(n), low: nan(), high: nan()})
 		if n == most {
 			break
 		}
@@ -646,6 +653,7 @@ func (f *family) scalingAt(cells []*results.Cell, batch int) *Picture {
 	p.say(fmt.Sprintf("Percent: images per second and %s on the most %s, as a share of those on the fewest. Ideal: the fastest on %s, as often as there are %s.",
 		one, what, f.ranksWord(least), what))
 	p.set(lines{
+		xName: what, yName: "images/s",
 		xTitle: what + " (weak scaling: the batch on each stays the same)", yTitle: "images per second, all " + what + " together, more is better",
 		x: countsX(ss), y: logAxis(yValues(ss), 2), series: ss,
 	})

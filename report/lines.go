@@ -38,10 +38,14 @@ func looks() [maxLines]look {
 }
 
 // point is a value with its interval; without one, low and high are NaN.
-type point struct{ x, y, low, high float64 }
+// of is the figure in base units.
+type point struct {
+	x, y, low, high float64
+	of              figure
+}
 
 func pointOf(x float64, f figure, by float64) point {
-	p := point{x, f.value / by, math.NaN(), math.NaN()}
+	p := point{x: x, y: f.value / by, low: math.NaN(), high: math.NaN(), of: f}
 	if f.interval != nil {
 		p.low, p.high = f.interval.Low/by, f.interval.High/by
 	}
@@ -182,10 +186,12 @@ func (r rule) Plot(c draw.Canvas, p *plot.Plot) {
 // lines is a plot of series over counts or costs.
 type lines struct {
 	xTitle, yTitle string
-	x              func(width vg.Length) axis
-	y              axis
-	series         []series
-	rules          []rule
+	// xName and yName head the columns of the data: shorter, with the unit.
+	xName, yName string
+	x            func(width vg.Length) axis
+	y            axis
+	series       []series
+	rules        []rule
 }
 
 // leaves tells whether an interval goes on out of the picture.

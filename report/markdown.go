@@ -21,12 +21,12 @@ func (s sources) markdown(w io.Writer, pictures []Picture, absent []string) erro
 		fmt.Fprintf(&b, "- %s\n", markdownText(src.summary()))
 	}
 	for _, t := range s.sections() {
-		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(t.title))
-		t.grid.markdown(&b)
-		if len(t.lines) > 0 {
+		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(t.Title))
+		t.Grid.markdown(&b)
+		if len(t.Lines) > 0 {
 			b.WriteString("\n")
 		}
-		for _, line := range t.lines {
+		for _, line := range t.Lines {
 			// Two spaces keep the line break, so that an indented end of
 			// a worker's stderr stays below its cause.
 			fmt.Fprintf(&b, "%s  \n", markdownText(line))

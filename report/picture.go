@@ -33,6 +33,7 @@ type Picture struct {
 
 	height vg.Length // of the body
 	body   func(draw.Canvas)
+	chart  func() Chart // what it shows, as data
 }
 
 // A picture is 800 pixels wide: 600 points at 96 dots an inch.

@@ -70,34 +70,22 @@ func keys(src *source, cell *results.Cell, cols []column) []string {
 
 // headlines is a line a cell: the speed-up with its interval, or why there is
 // none. A cell of a CPU has no line, whatever its record says.
-func (s sources) headlines() section {
+func (s sources) headlines() Section {
 	g, cols := s.comparison("base", "best captured", "speed-up", "low", "high", "processes", "remarks")
 	g.Left, g.LeftEnd = len(g.Header)-5, 1
-	for cell, src := range s.cells {
-		h := &cell.Headline
-		if onCPU(cell) || h.Ratio == nil && h.Withheld == "" {
-			continue
-		}
+	for cell, src := range s.headlineCells {
 		line := keys(src, cell, cols)
-		var remarks []string
-		if r := h.Ratio; r == nil {
+		if r := cell.Headline.Ratio; r == nil {
 			line = append(line, "-", "-", "-", "-", "-", "-")
-			remarks = append(remarks, "withheld: "+plain(h.Withheld))
 		} else {
 			f, _ := ratioFigure(r)
 			line = append(line, name(r.Base), name(r.Other), factor(r.Value))
 			line = append(line, bounds(f)...)
 			line = append(line, logs(r))
-			if i := f.interval; i != nil && i.Low <= 1 && i.High >= 1 {
-				remarks = append(remarks, "the interval holds 1: no difference shown")
-			}
 		}
-		if h.Split == nil && h.SplitWithheld != "" {
-			remarks = append(remarks, "no split: "+plain(h.SplitWithheld))
-		}
-		g.Rows = append(g.Rows, append(line, strings.Join(remarks, "; ")))
+		g.Rows = append(g.Rows, append(line, headlineRemarks(&cell.Headline)))
 	}
-	return section{title: "Headline: step time of eager over the best captured configuration", grid: g, lines: ratioLines(s, func(c *results.Cell) []*results.Ratio {
+	return Section{Title: "Headline: step time of eager over the best captured configuration", Grid: g, Lines: ratioLines(s, func(c *results.Cell) []*results.Ratio {
 		if c.Headline.Ratio == nil || onCPU(c) {
 			return nil
 		}
@@ -105,9 +93,37 @@ func (s sources) headlines() section {
 	})}
 }
 
+// headlineCells yields the cells that have a headline, or a reason for none. A
+// CPU's is neither, whatever its record says.
+func (s sources) headlineCells(yield func(*results.Cell, *source) bool) {
+	for cell, src := range s.cells {
+		h := &cell.Headline
+		if onCPU(cell) || h.Ratio == nil && h.Withheld == "" {
+			continue
+		}
+		if !yield(cell, src) {
+			return
+		}
+	}
+}
+
+// headlineRemarks is what must be read with a headline.
+func headlineRemarks(h *results.Headline) string {
+	var remarks []string
+	if r := h.Ratio; r == nil {
+		remarks = append(remarks, "withheld: "+plain(h.Withheld))
+	} else if f, _ := ratioFigure(r); f.interval != nil && f.interval.Low <= 1 && f.interval.High >= 1 {
+		remarks = append(remarks, "the interval holds 1: no difference shown")
+	}
+	if h.Split == nil && h.SplitWithheld != "" {
+		remarks = append(remarks, "no split: "+plain(h.SplitWithheld))
+	}
+	return strings.Join(remarks, "; ")
+}
+
 // splits is a line a cell: the speed-up as a product of fewer joins and fewer
 // launches. The product is the total, since each is a mean over both orders.
-func (s sources) splits() section {
+func (s sources) splits() Section {
 	g, cols := s.comparison("base", "other", "total", "= fewer joins", "x fewer launches", "interaction")
 	g.Left = len(g.Header) - 4
 	for cell, src := range s.cells {
@@ -118,7 +134,7 @@ func (s sources) splits() section {
 		g.Rows = append(g.Rows, append(keys(src, cell, cols), name(sp.Total.Base), name(sp.Total.Other),
 			ranged(sp.Total), ranged(sp.Joins), ranged(sp.Launches), ranged(sp.Interaction)))
 	}
-	return section{title: "Split: what of the speed-up comes from fewer joins and what from fewer launches", grid: g}
+	return Section{Title: "Split: what of the speed-up comes from fewer joins and what from fewer launches", Grid: g}
 }
 
 func logs(r *results.Ratio) string {
@@ -141,7 +157,7 @@ func shownRatios(c *results.Cell) []*results.Ratio {
 
 // ratios is a line a pair of configurations. On a CPU a ratio is no speed-up
 // that anybody could have.
-func (s sources) ratios() section {
+func (s sources) ratios() Section {
 	booted := false
 	value, title := "speed-up", "Ratios of step time, base over other: above 1, other is faster"
 	for c := range s.cells {
@@ -170,8 +186,8 @@ func (s sources) ratios() section {
 			g.Rows = append(g.Rows, line)
 		}
 	}
-	return section{title: title, grid: g,
-		lines: ratioLines(s, shownRatios)}
+	return Section{Title: title, Grid: g,
+		Lines: ratioLines(s, shownRatios)}
 }
 
 // intervalKinds says how the intervals of some ratios were made.

@@ -26,14 +26,14 @@ func Tables(w io.Writer, records []Named) error {
 func (s sources) table(w io.Writer) error {
 	for i, t := range s.sections() {
 		if i > 0 {
-			if _, err := fmt.Fprintf(w, "\n%s\n", t.title); err != nil {
+			if _, err := fmt.Fprintf(w, "\n%s\n", t.Title); err != nil {
 				return err
 			}
 		}
-		if err := t.grid.Write(w); err != nil {
+		if err := t.Grid.Write(w); err != nil {
 			return err
 		}
-		for _, line := range t.lines {
+		for _, line := range t.Lines {
 			if _, err := fmt.Fprintln(w, line); err != nil {
 				return err
 			}
@@ -42,21 +42,21 @@ func (s sources) table(w io.Writer) error {
 	return nil
 }
 
-// section is a table with a title and the lines to be read with it.
-type section struct {
-	title string
-	grid  Grid
-	lines []string
+// Section is a table with a title and the lines to be read with it.
+type Section struct {
+	Title string
+	Grid  Grid
+	Lines []string
 }
 
 // sections are the figures, then headline, split and ratios where the records carry
 // any. The figures come with everything that casts doubt on them, so a reader
 // who stops there has seen it.
-func (s sources) sections() []section {
-	out := []section{{"Figures", s.figures(), slices.Concat(
+func (s sources) sections() []Section {
+	out := []Section{{"Figures", s.figures(), slices.Concat(
 		s.intervalLine(), s.evidence(), s.failures(), s.warnings(), s.notes(), s.lines())}}
-	for _, t := range []section{s.headlines(), s.splits(), s.ratios()} {
-		if len(t.grid.Rows) > 0 {
+	for _, t := range []Section{s.headlines(), s.splits(), s.ratios()} {
+		if len(t.Grid.Rows) > 0 {
 			out = append(out, t)
 		}
 	}
@@ -441,6 +441,15 @@ var lasting = []string{"virtual_machine", "boost"}
 // with the cells it is about. The first text stands for others of its kind;
 // the record has all.
 func (s sources) warnings() []string {
+	var lines []string
+	for _, w := range s.doubts() {
+		lines = append(lines, w.line())
+	}
+	return lines
+}
+
+// doubts are the kinds of warnings in the order they are printed.
+func (s sources) doubts() []Doubt {
 	var run, cells, last folded
 	for _, src := range s.list {
 		at := ""
@@ -465,7 +474,30 @@ func (s sources) warnings() []string {
 			cells.add(w, at, strconv.Itoa(c.Key.Batch))
 		}
 	}
-	return slices.Concat(run.lines(), cells.lines(), last.lines())
+	return slices.Concat(run.doubts(), cells.doubts(), last.doubts())
+}
+
+// Doubt is a kind of warning, with all that records say of it.
+type Doubt struct {
+	Code string
+	// Texts are what the records say, each once.
+	Texts []string
+	// At are the cells, or of several records those, that it is about; none
+	// for a doubt about a single record as a whole.
+	At []string
+}
+
+// line is a doubt in a line: its first text stands for all.
+func (d Doubt) line() string {
+	line := "Warning"
+	if len(d.At) > 0 {
+		line += " (" + strings.Join(d.At, "; ") + ")"
+	}
+	line += ": " + d.Texts[0]
+	if n := len(d.Texts) - 1; n > 0 {
+		line += fmt.Sprintf(" (and %d more like it in the record)", n)
+	}
+	return fmt.Sprintf("%s [%s]", line, d.Code)
 }
 
 // folded gathers doubts by their kind.
@@ -496,8 +528,8 @@ func (f *folded) add(w results.Warning, at, batch string) {
 	}
 }
 
-func (f *folded) lines() []string {
-	var lines []string
+func (f *folded) doubts() []Doubt {
+	var out []Doubt
 	for _, k := range f.kinds {
 		var at []string
 		for _, a := range k.at {
@@ -507,17 +539,9 @@ func (f *folded) lines() []string {
 			}
 			at = append(at, before+after)
 		}
-		line := "Warning"
-		if len(at) > 0 {
-			line += " (" + strings.Join(at, "; ") + ")"
-		}
-		line += ": " + k.texts[0]
-		if n := len(k.texts) - 1; n > 0 {
-			line += fmt.Sprintf(" (and %d more like it in the record)", n)
-		}
-		lines = append(lines, fmt.Sprintf("%s [%s]", line, plain(k.code)))
+		out = append(out, Doubt{Code: plain(k.code), Texts: k.texts, At: at})
 	}
-	return lines
+	return out
 }
 
 // notes says what the figures cannot carry.

@@ -36,7 +36,7 @@ func Save(dir string, formats []string, pictures []Picture) (files []string, err
 	for _, p := range pictures {
 		for _, format := range formats {
 			path := filepath.Join(dir, p.Name+"."+format)
-			if err := writeFile(path, func(w io.Writer) error { return p.Encode(w, format) }); err != nil {
+			if err := WriteFile(path, func(w io.Writer) error { return p.Encode(w, format) }); err != nil {
 				return files, err
 			}
 			files = append(files, path)

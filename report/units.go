@@ -81,3 +81,52 @@ func percent(share float64) string {
 // exact is the shortest text that reads back as the same number: for formats
 // that programs read.
 func exact(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// Quantity reads the figure at the beginning of a cell back, in base units, so
+// that a renderer can sort by what is shown. It reports false for text that is
+// no figure; digits that rounding dropped stay dropped.
+func Quantity(text string) (float64, bool) {
+	fields := strings.Fields(strings.TrimLeft(text, "<>"))
+	if len(fields) == 0 {
+		return 0, false
+	}
+	number, by := strings.ReplaceAll(fields[0], ",", ""), 1.0
+	if n, ok := strings.CutSuffix(number, "%"); ok {
+		number, by = n, 0.01
+	}
+	// A range counts from its lower end.
+	number, _, _ = strings.Cut(number, "..")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !finite(v) {
+		return 0, false
+	}
+	if len(fields) > 1 {
+		scale, ok := scales()[fields[1]]
+		if ok {
+			by = scale
+		}
+	}
+	return v * by, true
+}
+
+// scales are the units that [Duration] and [Bytes] write.
+func scales() map[string]float64 {
+	return map[string]float64{
+		"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9,
+		"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50, "EiB": 1 << 60,
+	}
+}
+
+// Unit splits a figure from a unit of [Duration] or [Bytes] behind it; unit is
+// empty if there is none, or more than a figure and a unit.
+func Unit(text string) (figure, unit string) {
+	fields := strings.Fields(text)
+	if len(fields) == 2 {
+		if _, ok := scales()[fields[1]]; ok {
+			if _, ok := Quantity(fields[0]); ok {
+				return fields[0], fields[1]
+			}
+		}
+	}
+	return text, ""
+}

@@ -60,7 +60,7 @@ func Write(dir string, formats []string, records []Named) (files, notes []string
 			return
 		}
 		path := filepath.Join(dir, name)
-		if err = writeFile(path, draw); err == nil {
+		if err = WriteFile(path, draw); err == nil {
 			files = append(files, path)
 		}
 	}
@@ -110,8 +110,9 @@ func (s sources) all() (pictures []Picture, absent []string) {
 	return pictures, append(absent, cells...)
 }
 
-// writeFile writes under a temporary name in the same folder and renames.
-func writeFile(path string, draw func(io.Writer) error) (err error) {
+// WriteFile writes what draw gives under a temporary name in the same folder and
+// renames it, so that no reader sees half a file. What was there is replaced.
+func WriteFile(path string, draw func(io.Writer) error) (err error) {
 	var b bytes.Buffer
 	if err := draw(&b); err != nil {
 		return err

@@ -10,12 +10,15 @@ import (
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/report/page"
 	"github.com/tech-renaissance/trbench/results"
 )
 
 type reportOptions struct {
 	env    *Env
 	out    string
+	html   string
+	asked  bool // for a page
 	format names
 }
 
@@ -30,7 +33,9 @@ revisions side by side, or a sweep whose batches were recorded in several files.
 They must have a workload in common.
 
 Without --out a table goes to stdout, or the one text format that --format
-names. With --out each format becomes a file in that folder: report.txt,
+names. With --html a page is
+written that a browser opens from disk: the verdict, warnings, sortable tables,
+charts to zoom into, the machine; it loads nothing from anywhere. With --out each format becomes a file in that folder: report.txt,
 report.md, report.csv, report.bench (Go's benchmark format, for benchstat) and
 plots as PNG and SVG.
 
@@ -42,16 +47,24 @@ With 3 processes every delta but those of counts is ~, as its test needs at
 least 4 on either side.`,
 		Example: `  trbench report base.json head.json
   trbench report base.json --format=gobench
-  trbench report base.json head.json --out=page --format=markdown,plots`,
+  trbench report base.json head.json --out=page --format=markdown,plots
+  trbench report base.json --html=page.html`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.out, "out", "", "folder for the report (default: a table on stdout)")
+	f.StringVar(&o.html, "html", "", "write a page for a browser to this file")
 	f.Var(&o.format, "format", strings.Join(report.Formats(), ", ")+" (default all with --out, else table)")
-	cmd.RunE = func(_ *cobra.Command, args []string) error { return o.run(args) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.asked = cmd.Flags().Changed("html")
+		return o.run(args)
+	}
 	return cmd
 }
 
 func (o *reportOptions) run(files []string) error {
+	if o.asked && o.html == "" {
+		return &bench.InputError{Name: "--html", Reason: "is empty", Hint: "name a file: --html=page.html"}
+	}
 	if len(files) == 0 {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
 	}
@@ -68,6 +81,14 @@ func (o *reportOptions) run(files []string) error {
 	}
 	if err := comparable(records); err != nil {
 		return err
+	}
+	if o.html != "" {
+		if err := o.page(records); err != nil {
+			return err
+		}
+		if o.out == "" && o.format.values == nil {
+			return nil
+		}
 	}
 	if o.out == "" {
 		return o.print(records)
@@ -112,6 +133,17 @@ func (o *reportOptions) once(files []string) error {
 		seen = append(seen, info)
 	}
 	return nil
+}
+
+// page writes the page and says where.
+func (o *reportOptions) page(records []report.Named) error {
+	file := o.env.path(o.html)
+	if err := page.WriteFile(file, records, page.Extra{}); err != nil {
+		return &bench.InputError{Name: "--html " + o.html, Reason: "cannot be written: " + err.Error()}
+	}
+	out := &printer{w: o.env.Stdout}
+	out.linef("%s", o.env.short(file))
+	return out.err
 }
 
 // comparable refuses records that cannot stand in one table: of different

@@ -1,0 +1,21 @@
+// Package page turns records into one HTML file that a browser opens from
+// disk: verdict first, then doubts, sortable tables, charts, the environment.
+//
+// In the flow it stands behind [report], whose tables and charts it shows as
+// data: no figure is computed, scaled or rounded here. [Write] makes the file;
+// [Extra] is what does not come from records.
+//
+// The file carries all it needs: style, script, the data as JSON, and Chart.js
+// with its zoom plugin from their npm releases (npm/packages.json has versions
+// and hashes; the licences are in the file). Chart.js was chosen for linear and
+// logarithmic scales, stacked bars and tooltips on one canvas in 210 kB, without
+// a word of style that a content security policy would have to allow. Looked at
+// and left: uPlot (50 kB, but bars that stack and tooltips would be our code),
+// ECharts (1.1 MB, and its tooltips need inline styles), and
+// chartjs-chart-error-bars (no intervals on stacked bars, none that leave the
+// frame).
+//
+// The package keeps one rule: text from records is never markup. html/template
+// escapes it, JSON carries it as data, the script sets it as text, and the
+// policy in the file's head lets nothing run or load but what the file holds.
+package page

@@ -1,0 +1,547 @@
+// The page's own script: themes, sortable tables, charts. It computes no
+// figure. Numbers place marks, texts are shown as the data has them, and always
+// set as text: names come from records.
+(() => {
+  "use strict";
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const make = (tag, attributes = {}, text = "") => {
+    const e = document.createElement(tag);
+    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+    if (text !== "") e.textContent = text;
+    return e;
+  };
+
+  // ---- themes
+
+  // A colour of the style sheet as the theme in force has it. Custom properties
+  // are not resolved by themselves, so an element wears it.
+  const probe = document.body.appendChild(make("span", { hidden: "" }));
+  const color = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const redraws = [];
+  const redraw = () => redraws.forEach((f) => f());
+  const store = {
+    get: () => { try { return localStorage.getItem("trbench-theme"); } catch { return null; } },
+    set: (v) => { try { localStorage.setItem("trbench-theme", v); } catch { /* a page from disk may have no store */ } },
+  };
+  const themes = document.querySelector(".themes");
+  const choose = (theme) => {
+    if (theme === "auto") root.removeAttribute("data-theme");
+    else root.setAttribute("data-theme", theme);
+    for (const b of themes.children) b.setAttribute("aria-pressed", String(b.dataset.themeChoice === theme));
+    redraw();
+  };
+  themes.hidden = false;
+  for (const b of themes.children) {
+    b.addEventListener("click", () => { choose(b.dataset.themeChoice); store.set(b.dataset.themeChoice); });
+  }
+  const kept = store.get();
+  choose(kept === "light" || kept === "dark" ? kept : "auto");
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  // ---- tables
+
+  const compare = (a, b) => a.localeCompare(b, undefined, { numeric: true });
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const body = table.tBodies[0];
+    const first = [...body.rows];
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((th, i) => {
+      if (th.classList.contains("plain") || first.length < 2) return;
+      const button = make("button", { type: "button", title: "Sort" }, th.textContent);
+      th.replaceChildren(button);
+      th.setAttribute("aria-sort", "none");
+      button.addEventListener("click", () => {
+        const next = { none: "ascending", ascending: "descending", descending: "none" }[th.getAttribute("aria-sort")];
+        heads.forEach((o) => o.hasAttribute("aria-sort") && o.setAttribute("aria-sort", "none"));
+        th.setAttribute("aria-sort", next);
+        if (next === "none") return body.append(...first);
+        const sign = next === "ascending" ? 1 : -1;
+        const numeric = first.some((r) => "key" in r.cells[i].dataset);
+        const key = (r) => (numeric ? Number(r.cells[i].dataset.key ?? NaN) : r.cells[i].textContent);
+        // What has no figure stands last either way; rows alike keep their order.
+        body.append(...[...first].sort((a, b) => {
+          const x = key(a), y = key(b);
+          if (!numeric) return sign * compare(x, y);
+          if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y);
+          return sign * (x - y);
+        }));
+      });
+    });
+  }
+
+  // ---- charts
+
+  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+  Chart.defaults.font.size = 12;
+  Chart.defaults.animation = false;
+  Chart.defaults.plugins.colors.enabled = false;
+  Chart.defaults.maintainAspectRatio = false;
+
+  // How a line is told from others: by colour, dash and glyph each.
+  const looks = [
+    { dash: [], glyph: "circle", filled: true }, { dash: [7, 4], glyph: "circle", filled: false },
+    { dash: [], glyph: "rect", filled: true }, { dash: [7, 4], glyph: "rect", filled: false },
+    { dash: [10, 3, 2, 3], glyph: "triangle", filled: true }, { dash: [3, 3], glyph: "triangle", filled: false },
+    { dash: [1, 4], glyph: "crossRot", filled: false }, { dash: [12, 4], glyph: "cross", filled: false },
+  ];
+  const reach = 4; // half a whisker's cap, in pixels
+
+  // A line with a cap at an end that lies inside, and an arrow at one that does
+  // not. Chart.js has no intervals; see the package's comment for what else was
+  // looked at.
+  const whisker = (ctx, across, from, to, lo, hi, place) => {
+    const at = (along, side) => place(along, across + side);
+    const cut = (v) => Math.min(Math.max(v, lo), hi);
+    if (Math.max(from, to) < lo || Math.min(from, to) > hi) return;
+    ctx.beginPath();
+    ctx.moveTo(...at(cut(from), 0));
+    ctx.lineTo(...at(cut(to), 0));
+    for (const v of [from, to]) {
+      const back = v < lo ? 5 : v > hi ? -5 : 0;
+      ctx.moveTo(...at(cut(v) + back, -reach));
+      if (back) ctx.lineTo(...at(cut(v), 0));
+      ctx.lineTo(...at(cut(v) + back, reach));
+    }
+    ctx.stroke();
+  };
+
+  const lineMarks = {
+    id: "lineMarks",
+    afterDatasetsUpdate(chart) {
+      chart.data.datasets.forEach((set, i) => chart.getDatasetMeta(i).data.forEach((e) => { e.x += set.shift; }));
+    },
+    beforeDatasetsDraw(chart, _, { rules, ink, ground }) {
+      const { ctx, chartArea: a, scales: { y } } = chart;
+      ctx.save();
+      for (const r of rules) {
+        if (r.y < y.min || r.y > y.max) continue;
+        const at = y.getPixelForValue(r.y);
+        ctx.strokeStyle = ctx.fillStyle = ink;
+        ctx.setLineDash([4, 3]);
+        ctx.beginPath();
+        ctx.moveTo(a.left, at);
+        ctx.lineTo(a.right, at);
+        ctx.stroke();
+        ctx.setLineDash([]);
+        ctx.font = `12px ${Chart.defaults.font.family}`;
+        ctx.strokeStyle = ground;
+        ctx.lineWidth = 4;
+        const place = [r.text, a.left + 8, at + 15 > a.bottom ? at - 6 : at + 15];
+        ctx.strokeText(...place);
+        ctx.fillText(...place);
+      }
+      ctx.restore();
+    },
+    afterDatasetsDraw(chart) {
+      const { ctx, chartArea: a } = chart;
+      ctx.save();
+      ctx.lineWidth = 1.3;
+      chart.data.datasets.forEach((set, i) => {
+        const meta = chart.getDatasetMeta(i);
+        if (meta.hidden || set.bare) return;
+        ctx.strokeStyle = set.borderColor;
+        set.data.forEach((p, j) => {
+          const x = meta.data[j].x;
+          if (p.low === null || p.high === null || x < a.left - 1 || x > a.right + 1) return;
+          // On a logarithmic axis, what is not above 0 has no place: it lies below.
+          const px = (v) => (meta.yScale.type === "logarithmic" && v <= 0 ? a.bottom + 99 : meta.yScale.getPixelForValue(v));
+          whisker(ctx, x, px(p.high), px(p.low), a.top, a.bottom, (along, across) => [across, along]);
+        });
+      });
+      ctx.restore();
+    },
+  };
+
+  const barMarks = {
+    id: "barMarks",
+    afterDatasetsDraw(chart, _, { bars, parts, remarks, ink, quiet, ground }) {
+      const { ctx, chartArea: a, scales: { x } } = chart;
+      const shown = parts.map((_, i) => chart.isDatasetVisible(i));
+      ctx.save();
+      ctx.font = `11px ${Chart.defaults.font.family}`;
+      ctx.textBaseline = "middle";
+      bars.forEach((bar, row) => {
+        const mid = chart.scales.y.getPixelForValue(row);
+        let end = 0, top = true;
+        for (const s of bar.segments) {
+          if (!shown[s.part] || !(s.value > 0)) continue;
+          const from = x.getPixelForValue(end), to = x.getPixelForValue(end + s.value);
+          const left = Math.max(from, a.left), right = Math.min(to, a.right);
+          if (right - left >= 12 && parts.length > 1) {
+            // The part's number, for readers to whom two colours look alike.
+            ctx.fillStyle = ground;
+            ctx.textAlign = "center";
+            ctx.fillText(String(s.part + 1), (left + right) / 2, mid + 0.5);
+          }
+          if (s.low !== null && s.high !== null && right > left) {
+            const lo = x.getPixelForValue(end + s.low), hi = x.getPixelForValue(end + s.high);
+            if (hi - lo > 3 && to <= a.right + 1) {
+              ctx.strokeStyle = ink;
+              ctx.lineWidth = 1;
+              whisker(ctx, mid + (top ? -6 : 6), lo, hi, a.left, a.right, (along, across) => [along, across]);
+              top = !top;
+            }
+          }
+          end += s.value;
+        }
+        if (x.getPixelForValue(end) > a.right + 1) {
+          // It goes on: an arrow at the frame.
+          ctx.fillStyle = ink;
+          ctx.beginPath();
+          ctx.moveTo(a.right - 7, mid - 6);
+          ctx.lineTo(a.right, mid);
+          ctx.lineTo(a.right - 7, mid + 6);
+          ctx.fill();
+        }
+        if (bar.mark !== null && bar.mark >= x.min && bar.mark <= x.max) {
+          const at = x.getPixelForValue(bar.mark);
+          ctx.fillStyle = ink;
+          ctx.fillRect(at - 1, mid - 11, 2, 22);
+        }
+        ctx.fillStyle = ink;
+        remarks.forEach((col, i) => {
+          ctx.textAlign = col.right ? "right" : "left";
+          ctx.fillText(bar.remarks[i], a.right + col.at, mid);
+        });
+      });
+      ctx.fillStyle = quiet;
+      remarks.forEach((col, i) => {
+        ctx.textAlign = col.right ? "right" : "left";
+        ctx.fillText(col.title, a.right + col.at, a.top - 8);
+      });
+      ctx.restore();
+    },
+  };
+
+  // An axis shows the round places that the data names, and finds its own when
+  // a zoom leaves fewer than two of them.
+  const ticksOf = (axis, always) => ({
+    afterBuildTicks(scale) {
+      const inside = axis.ticks.filter((t) => t.label !== "" && t.value >= scale.min * (1 - 1e-9) && t.value <= scale.max * (1 + 1e-9));
+      scale.named = always || (inside.length > 1 && scale.type === (axis.log ? "logarithmic" : "linear"));
+      if (scale.named) scale.ticks = inside.map((t) => ({ value: t.value, label: t.label }));
+    },
+    callback(v) {
+      if (this.named) return axis.ticks.find((t) => t.value === v)?.label ?? "";
+      return Number(v.toPrecision(6)).toString();
+    },
+  });
+
+  const zoomOf = (mode) => ({
+    zoom: {
+      drag: { enabled: true, borderWidth: 1, threshold: 6 },
+      wheel: { enabled: true, modifierKey: "ctrl", speed: 0.1 },
+      mode,
+    },
+  });
+
+  const tip = (c) => ({
+    backgroundColor: c.ground, titleColor: c.ink, bodyColor: c.ink, borderColor: c.quiet, borderWidth: 1,
+    cornerRadius: 4, padding: 9, boxPadding: 5, usePointStyle: true, titleFont: { weight: "600" }, caretSize: 0, caretPadding: 10,
+  });
+
+  const scaleColors = (scale, c) => {
+    scale.grid.color = c.line;
+    scale.border.color = c.quiet;
+    scale.ticks.color = c.ink;
+    scale.title.color = c.ink;
+  };
+
+  const colors = () => ({ ink: color("ink"), quiet: color("quiet"), line: color("line"), ground: color("ground"), focus: color("focus") });
+
+  function lineConfig(l) {
+    const axis = (a, title, always) => {
+      const { afterBuildTicks, callback } = ticksOf(a, always);
+      return {
+        type: a.log ? "logarithmic" : "linear", min: a.low, max: a.high, afterBuildTicks,
+        title: { display: title !== "", text: title }, grid: {}, border: {}, ticks: { callback, autoSkip: true, maxRotation: 0 },
+      };
+    };
+    const x = axis(l.x, l.x_title, l.x.log), y = axis(l.y, "", false);
+    return {
+      type: "line",
+      data: {
+        datasets: l.series.map((s) => ({
+          label: s.label, look: s.look, bare: s.bare, shift: s.shift, clip: 6,
+          data: s.points, borderWidth: s.bare ? 1 : 2, tension: 0,
+          borderDash: s.bare ? [2, 3] : looks[s.look].dash,
+          pointStyle: s.bare ? false : looks[s.look].glyph, pointRadius: 4.5, pointHoverRadius: 6, pointBorderWidth: 1.6,
+        })),
+      },
+      options: {
+        parsing: { xAxisKey: "x", yAxisKey: "y" },
+        interaction: { mode: "x", intersect: false },
+        scales: { x, y },
+        plugins: {
+          legend: { display: false }, zoom: zoomOf("xy"), lineMarks: { rules: l.rules ?? [] },
+          tooltip: {
+            callbacks: {
+              title: (items) => (items.length ? `${l.x_title.split(" (")[0]} ${items[0].raw.x_text}` : ""),
+              label: (item) => ` ${item.dataset.label}: ${item.raw.text}`,
+            },
+          },
+        },
+      },
+      plugins: [lineMarks],
+    };
+  }
+
+  function paintLines(chart) {
+    const c = colors();
+    for (const set of chart.data.datasets) {
+      const own = set.bare ? c.quiet : color(`look-${set.look}`);
+      set.borderColor = set.pointBorderColor = own;
+      set.backgroundColor = set.pointBackgroundColor = looks[set.look].filled ? own : c.ground;
+    }
+    Object.assign(chart.options.plugins.lineMarks, { ink: c.quiet, ground: c.ground });
+    paint(chart, c);
+  }
+
+  function barConfig(b, panel) {
+    const parts = b.parts;
+    return {
+      type: "bar",
+      data: {
+        labels: panel.bars.map((r) => r.label),
+        datasets: parts.map((p, i) => ({
+          label: p.name, part: p.look, stack: "all", maxBarThickness: 17, categoryPercentage: 0.86, barPercentage: 0.9,
+          data: panel.bars.map((r) => r.segments.find((s) => s.part === i)?.value ?? null),
+          borderWidth: { right: 1 }, borderSkipped: false,
+        })),
+      },
+      options: {
+        indexAxis: "y",
+        layout: { padding: { top: 18, right: 8 } },
+        interaction: { mode: "nearest", axis: "y", intersect: false },
+        scales: {
+          x: {
+            type: "linear", stacked: true, min: 0, max: panel.high, grid: {}, border: {},
+            title: {}, ticks: { maxRotation: 0, callback: (v) => (v === 0 ? "0" : `${Number(v.toPrecision(6))} ${panel.unit}`), includeBounds: false },
+          },
+          y: { type: "category", stacked: true, grid: { display: false }, border: {}, title: {}, ticks: { autoSkip: false, crossAlign: "far" } },
+        },
+        plugins: {
+          legend: { display: false }, zoom: zoomOf("x"), barMarks: { bars: panel.bars, parts, remarks: [] },
+          tooltip: {
+            mode: "index",
+            filter: (item) => panel.bars[item.dataIndex].segments.some((s) => s.part === item.datasetIndex),
+            callbacks: {
+              title: (items) => (items.length ? [panel.title, panel.bars[items[0].dataIndex].label].filter((t) => t !== "").join(", ") : ""),
+              label: (item) => ` ${item.dataset.label}: ${panel.bars[item.dataIndex].segments.find((s) => s.part === item.datasetIndex).text}`,
+              footer: (items) => (items.length ? (b.remarks ?? []).map((t, i) => `${t}: ${panel.bars[items[0].dataIndex].remarks[i]}`) : ""),
+            },
+          },
+        },
+      },
+      plugins: [barMarks],
+    };
+  }
+
+  // The words beside bars stand where there is room for them; a tooltip and the
+  // table have them always.
+  function placeRemarks(chart, b, panel) {
+    const ctx = chart.ctx, cols = [];
+    ctx.save();
+    ctx.font = `11px ${Chart.defaults.font.family}`;
+    let at = 14;
+    (b.remarks ?? []).forEach((title, i) => {
+      const texts = [title, ...panel.bars.map((r) => r.remarks[i])];
+      const width = Math.max(...texts.map((t) => ctx.measureText(t).width));
+      const right = title !== "repaid";
+      cols.push({ title, right, at: right ? at + width : at });
+      at += width + 14;
+    });
+    ctx.restore();
+    const fits = chart.canvas.parentElement.clientWidth - at > 420;
+    chart.options.layout.padding.right = fits ? at : 8;
+    chart.options.plugins.barMarks.remarks = fits ? cols : [];
+  }
+
+  function paintBars(chart) {
+    const c = colors();
+    for (const set of chart.data.datasets) {
+      set.backgroundColor = color(`part-${set.part}`);
+      set.borderColor = c.ground;
+    }
+    Object.assign(chart.options.plugins.barMarks, { ink: c.ink, quiet: c.quiet, ground: c.ground });
+    chart.options.plugins.tooltip.footerColor = c.ink;
+    chart.options.plugins.tooltip.footerFont = { weight: "normal" };
+    paint(chart, c);
+  }
+
+  function paint(chart, c) {
+    for (const scale of Object.values(chart.options.scales)) scaleColors(scale, c);
+    Object.assign(chart.options.plugins.tooltip, tip(c));
+    Object.assign(chart.options.plugins.zoom.zoom.drag, { borderColor: c.focus, backgroundColor: c.focus.replace("rgb(", "rgba(").replace(")", ", 0.15)") });
+    chart.update();
+  }
+
+  // A legend's key, as SVG so that it follows the theme by itself.
+  const svg = (tag, attributes) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+    return e;
+  };
+  function lineKey(s) {
+    const look = looks[s.look], stroke = s.bare ? "var(--quiet)" : `var(--look-${s.look})`;
+    const out = svg("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
+    out.append(svg("line", { x1: 1, x2: 33, y1: 7, y2: 7, "stroke-width": s.bare ? 1 : 2, "stroke-dasharray": (s.bare ? [2, 3] : look.dash).join(" "), stroke }));
+    if (!s.bare) {
+      const shape = {
+        circle: ["circle", { cx: 17, cy: 7, r: 4 }], rect: ["rect", { x: 13.5, y: 3.5, width: 7, height: 7 }],
+        triangle: ["path", { d: "M17 2.5 L21.5 11 L12.5 11 Z" }], cross: ["path", { d: "M17 3 V11 M13 7 H21" }],
+        crossRot: ["path", { d: "M14 4 L20 10 M20 4 L14 10" }],
+      }[look.glyph];
+      out.append(svg(shape[0], { ...shape[1], stroke, "stroke-width": 1.6, fill: look.filled ? stroke : "var(--ground)" }));
+    }
+    return out;
+  }
+  function partKey(p, i, many) {
+    const out = svg("svg", { width: 18, height: 14, viewBox: "0 0 18 14", "aria-hidden": "true" });
+    out.append(svg("rect", { x: 0, y: 0, width: 18, height: 14, fill: `var(--part-${p.look})` }));
+    if (many) {
+      const t = svg("text", { x: 9, y: 11, "text-anchor": "middle", "font-size": 11, fill: "var(--ground)" });
+      t.textContent = String(i + 1);
+      out.append(t);
+    }
+    return out;
+  }
+
+  const pressed = (b) => b.getAttribute("aria-pressed") === "true";
+
+  // Reading by keyboard: the places of a chart in order, each with the points
+  // that stand there.
+  function stopsOf(chart) {
+    const stops = new Map();
+    chart.data.datasets.forEach((set, datasetIndex) => {
+      if (!chart.isDatasetVisible(datasetIndex)) return;
+      set.data.forEach((p, index) => {
+        if (p === null) return;
+        const at = typeof p === "number" ? index : p.x;
+        if (!stops.has(at)) stops.set(at, []);
+        stops.get(at).push({ datasetIndex, index });
+      });
+    });
+    return [...stops.entries()].sort((a, b) => a[0] - b[0]).map((e) => e[1]);
+  }
+
+  const instances = [];
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    const spec = data.charts.find((c) => c.name === figure.dataset.chart);
+    const plots = figure.querySelector(".plots"), tools = figure.querySelector(".tools");
+    const legend = figure.querySelector(".legend"), readout = figure.querySelector(".readout");
+    const reset = figure.querySelector('[data-do="reset"]'), log = figure.querySelector('[data-do="log"]');
+    plots.hidden = tools.hidden = false;
+    // The title of y stands above it, to be read without turning the head.
+    if (spec.lines) plots.append(make("p", { class: "axis" }, spec.lines.y_title));
+    const panels = spec.lines ? [null] : spec.bars.panels;
+    const charts = panels.map((panel, i) => {
+      const plot = plots.appendChild(make("div", {
+        class: "plot", tabindex: "0", role: "group", "aria-roledescription": "chart",
+        "aria-label": panel && panel.title !== "" ? `${spec.title} ${panel.title}` : spec.title, "aria-describedby": "keys",
+      }));
+      if (panel && panel.title !== "") plot.append(make("h4", {}, panel.title));
+      const box = plot.appendChild(make("div", { class: "canvas" }));
+      box.style.height = panel ? `${panel.bars.length * 24 + 48}px` : "380px";
+      const canvas = box.appendChild(make("canvas", { "aria-hidden": "true" }));
+      const config = panel ? barConfig(spec.bars, panel) : lineConfig(spec.lines);
+      config.options.plugins.zoom.zoom.onZoomComplete = () => settle();
+      const chart = new Chart(canvas, config);
+      const first = Object.fromEntries(Object.entries(chart.scales).map(([k, s]) => [k, { min: s.options.min, max: s.options.max }]));
+      const whole = () => {
+        for (const [k, s] of Object.entries(first)) Object.assign(chart.options.scales[k], { min: s.min, max: s.max });
+        if (log && !pressed(log)) chart.options.scales.y.min = spec.lines.rules?.length ? spec.lines.y.low : 0;
+        chart.resetZoom("none");
+        for (const [k, s] of Object.entries(first)) Object.assign(chart.options.scales[k], { min: s.min, max: s.max });
+        if (log && !pressed(log)) chart.options.scales.y.min = spec.lines.rules?.length ? spec.lines.y.low : 0;
+        chart.update();
+      };
+      canvas.addEventListener("dblclick", () => { whole(); settle(); });
+      let stop = -1;
+      const read = (to) => {
+        const stops = stopsOf(chart);
+        if (stops.length === 0) return;
+        stop = Math.min(Math.max(to, 0), stops.length - 1);
+        const active = stops[stop];
+        const e = chart.getDatasetMeta(active[0].datasetIndex).data[active[0].index];
+        chart.setActiveElements(active);
+        chart.tooltip.setActiveElements(active, { x: e.x, y: e.y });
+        chart.update();
+        const t = chart.tooltip;
+        readout.textContent = [...(t.title ?? []), ...(t.body ?? []).map((b) => b.lines.join(" ").trim()), ...(t.footer ?? [])].join("; ");
+      };
+      const leave = () => {
+        stop = -1;
+        readout.textContent = "";
+        chart.setActiveElements([]);
+        chart.tooltip.setActiveElements([], { x: 0, y: 0 });
+        chart.update();
+      };
+      plot.addEventListener("blur", leave);
+      plot.addEventListener("keydown", (e) => {
+        if (e.ctrlKey || e.metaKey || e.altKey) return;
+        const step = { ArrowLeft: [40, 0], ArrowRight: [-40, 0], ArrowUp: [0, 40], ArrowDown: [0, -40] }[e.key];
+        if (step && e.shiftKey) {
+          chart.pan({ x: step[0], y: panel ? 0 : step[1] }, undefined, "none");
+          settle();
+        } else if (e.key === "ArrowRight" || (panel && e.key === "ArrowDown")) read(stop + 1);
+        else if (e.key === "ArrowLeft" || (panel && e.key === "ArrowUp")) read(stop < 0 ? Infinity : stop - 1);
+        else if (e.key === "Home") read(0);
+        else if (e.key === "End") read(Infinity);
+        else if (e.key === "+" || e.key === "=") { chart.zoom(1.25, "none"); settle(); }
+        else if (e.key === "-") { chart.zoom(0.8, "none"); settle(); }
+        else if (e.key === "0") { whole(); settle(); }
+        else if (e.key === "Escape") leave();
+        else if ((e.key === "l" || e.key === "L") && log) log.click();
+        else return;
+        e.preventDefault();
+      });
+      const draw = () => {
+        if (panel) placeRemarks(chart, spec.bars, panel);
+        (panel ? paintBars : paintLines)(chart);
+      };
+      chart.options.onResize = () => { if (panel) placeRemarks(chart, spec.bars, panel); };
+      draw();
+      redraws.push(draw);
+      instances.push(chart);
+      return { chart, whole };
+    });
+    if (spec.bars) plots.append(make("p", { class: "axis below" }, spec.bars.x_title));
+    const settle = () => {
+      reset.disabled = !charts.some(({ chart }) => chart.isZoomedOrPanned());
+    };
+    reset.addEventListener("click", () => { charts.forEach((c) => c.whole()); settle(); });
+    if (log) {
+      log.addEventListener("click", () => {
+        log.setAttribute("aria-pressed", String(!pressed(log)));
+        charts[0].chart.options.scales.y.type = pressed(log) ? "logarithmic" : "linear";
+        charts[0].whole();
+        settle();
+      });
+    }
+    const entries = spec.lines ? spec.lines.series : spec.bars.parts;
+    entries.forEach((s, i) => {
+      const b = legend.appendChild(make("button", { type: "button", "aria-pressed": "true" }));
+      b.append(spec.lines ? lineKey(s) : partKey(s, i, entries.length > 1), make("span", {}, spec.lines ? s.label : s.name));
+      b.addEventListener("click", () => {
+        b.setAttribute("aria-pressed", String(!pressed(b)));
+        for (const { chart } of charts) chart.setDatasetVisibility(i, pressed(b)), chart.update();
+      });
+    });
+    if (spec.bars && spec.bars.mark !== "") {
+      const key = legend.appendChild(make("span", { class: "key" }));
+      const mark = svg("svg", { width: 8, height: 14, viewBox: "0 0 8 14", "aria-hidden": "true" });
+      mark.append(svg("rect", { x: 3, y: 0, width: 2, height: 14, fill: "var(--ink)" }));
+      key.append(mark, make("span", {}, spec.bars.mark));
+    }
+  }
+
+  // Paper has a width of its own and a light ground.
+  const resize = () => instances.forEach((c) => c.resize());
+  addEventListener("beforeprint", () => { redraw(); resize(); });
+  addEventListener("afterprint", () => { redraw(); resize(); });
+})();

@@ -1,0 +1,58 @@
+package page
+
+import (
+	"strconv"
+
+	"github.com/tech-renaissance/trbench/report"
+)
+
+// table is a grid as the template draws it.
+type table struct {
+	// Caption is read to those who do not see the heading above.
+	Caption string
+	Head    []head
+	Rows    [][]cell
+}
+
+type head struct {
+	Text   string
+	Figure bool
+}
+
+// cell is a word or a figure, whose unit stands in a column of its own so that
+// figures of one unit line up.
+type cell struct {
+	Text, Unit string
+	Figure     bool
+	// Key is what the column sorts by, in base units; empty sorts last, or as
+	// text where no cell of the column has a key.
+	Key string
+	// Tone is "off" for a cell that says that there is nothing.
+	Tone string
+}
+
+func tableOf(caption string, g report.Grid) table {
+	t := table{Caption: caption}
+	figure := func(i int) bool { return i >= g.Left && i < len(g.Header)-g.LeftEnd }
+	for i, h := range g.Header {
+		t.Head = append(t.Head, head{h, figure(i)})
+	}
+	for _, row := range g.Rows {
+		var line []cell
+		for i, text := range row {
+			c := cell{Text: text, Figure: figure(i)}
+			if c.Figure {
+				if v, ok := report.Quantity(text); ok {
+					c.Key = strconv.FormatFloat(v, 'g', -1, 64)
+				}
+				c.Text, c.Unit = report.Unit(text)
+			}
+			if text == "-" || text == "unknown" {
+				c.Tone = "off"
+			}
+			line = append(line, c)
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	return t
+}

@@ -40,7 +40,7 @@ func (x *Index) shortened(l *lane, w Window, by int64) int64 {
 		}
 		end := o.EndNs
 		if o.Kind == Kernel {
-			end = max(o.StartNs, end-by)
+			end -= by // may lie before the start: then the kernel counts nothing
 		}
 		end = min(end, w.ToNs)
 		if from := max(o.StartNs, reached); end > from {

@@ -150,6 +150,36 @@ func TestQueueDepth(t *testing.T) {
 	}
 }
 
+// TestQueueDepthIsTheCount counts, nanosecond by nanosecond.
+func TestQueueDepthIsTheCount(t *testing.T) {
+	for seed := range uint64(500) {
+		tl := random(rand.New(rand.NewPCG(seed, 6)))
+		x := timeline.NewIndex(tl)
+		depths := x.QueueDepth(0)
+		at, depth := 0, 0
+		var sum int64
+		for ns := int64(-5); ns < 90; ns++ {
+			for at < len(depths) && depths[at].AtNs <= ns {
+				depth = depths[at].Ops
+				at++
+			}
+			want := 0
+			for i, o := range tl.Ops {
+				if c := x.Launch[i]; o.Device == 0 && o.Timed && o.EndNs >= o.StartNs && c != timeline.None && tl.Calls[c].StartNs <= ns && ns < o.StartNs {
+					want++
+				}
+			}
+			if depth != want {
+				t.Fatalf("seed %d: at %d, %d wait, want %d", seed, ns, depth, want)
+			}
+			sum += int64(want)
+		}
+		if got := timeline.QueueStatsOf(depths, timeline.Window{FromNs: -5, ToNs: 90}); got.OpNs != sum {
+			t.Fatalf("seed %d: %d op ns, want %d", seed, got.OpNs, sum)
+		}
+	}
+}
+
 func TestShares(t *testing.T) {
 	x := step().index()
 	w, _ := x.DeviceSpan(0)
@@ -240,6 +270,8 @@ func TestSteps(t *testing.T) {
 		s.op("k", 0, at+60, at+90, 10*i+1)
 		s.op("c", 0, at+110, at+120, 10*i+2).Kind = timeline.Copy
 	}
+	s.call("cuLaunchKernel", 0, 95, 96, 30) // between the steps
+	s.op("k", 0, 125, 130, 30)
 	s.rng("other thread's", timeline.RangeStep, 1, 0, 1000)
 	got := s.index().Steps(0)
 	if len(got) != 2 {
@@ -279,18 +311,20 @@ func TestLaunchStats(t *testing.T) {
 		s.op("k", 0, 11+20*k, 14+20*k, 1+k)
 	}
 	s.op("k", 0, 60, 61, 4)
+	s.call("cuLaunchKernel", 0, 93, 95, 8)
+	s.op("as long as its call", 0, 97, 99, 8)
 	x := s.index()
 	l := x.LaunchStats(timeline.Window{FromNs: 0, ToNs: 100})
-	if l.All.HostNs.Count != 4 || l.All.HostNs.SumNs != 23 || l.All.Ops != 3 || l.All.Unmatched != 1 {
+	if l.All.HostNs.Count != 5 || l.All.HostNs.SumNs != 25 || l.All.Ops != 4 || l.All.Unmatched != 1 {
 		t.Errorf("all: %+v", l.All)
 	}
-	if len(l.ByName) != 3 || l.ByName[0].Name != "cudaLaunchKernel_v7000" || l.ByName[0].HostNs.SumNs != 16 || l.ByName[0].Class != timeline.CallLaunch {
+	if len(l.ByName) != 4 || l.ByName[0].Name != "cudaLaunchKernel_v7000" || l.ByName[0].HostNs.SumNs != 16 || l.ByName[0].Class != timeline.CallLaunch {
 		t.Errorf("by name: %+v", l.ByName)
 	}
 	if l.Syncs.HostNs.SumNs != 40 || l.Syncs.HostNs.Count != 1 {
 		t.Errorf("syncs: %+v", l.Syncs)
 	}
-	if sk := x.ShortKernels(0, timeline.Window{FromNs: 0, ToNs: 100}); sk != (timeline.ShortKernels{Count: 3, Of: 3, GPUNs: 7, HostNs: 19}) {
+	if sk := x.ShortKernels(0, timeline.Window{FromNs: 0, ToNs: 100}); sk != (timeline.ShortKernels{Count: 3, Of: 4, GPUNs: 7, HostNs: 19}) {
 		t.Errorf("short kernels: %+v", sk)
 	}
 }
@@ -303,6 +337,8 @@ func TestIntegrityCounts(t *testing.T) {
 	s.op("lost", 0, 70, 80, 8)
 	s.op("lost", 0, 70, 80, 8)
 	s.op("lost", 0, 70, 80, 8)
+	s.op("late", 0, 70, 80, 5) // of the same times, and twice
+	s.op("late", 0, 70, 80, 5)
 	s.op("long", 1, 100, 200, 0)
 	s.op("in", 1, 110, 120, 0)
 	s.op("in too", 1, 130, 140, 0)
@@ -312,12 +348,12 @@ func TestIntegrityCounts(t *testing.T) {
 	s.op("elsewhere", 2, 0, 5, 0)
 	s.op("replay", 0, 90, 95, 0).Kind = timeline.Envelope
 	got := s.index().Integrity(0)
-	want := timeline.Integrity{Ops: 12, Untimed: 2, Linked: 1, UnlinkedBefore: 1, UnlinkedInside: 8, ZeroOps: 1,
-		Overlaps: 4, OverlapNs: 10 + 10 + 10 + 10, Duplicates: 2, Early: 1, Envelopes: 1, Launches: 1, MaxOpsPerLaunch: 1}
+	want := timeline.Integrity{Ops: 14, Untimed: 2, Linked: 1, UnlinkedBefore: 1, UnlinkedInside: 10, ZeroOps: 1,
+		Overlaps: 6, OverlapNs: 10 + 10 + 10 + 10 + 10 + 10, Duplicates: 3, Early: 1, Envelopes: 1, Launches: 1, MaxOpsPerLaunch: 1}
 	if got != want {
 		t.Errorf("integrity is\n%+v, want\n%+v", got, want)
 	}
-	if got.Bad() != 11 || got.Unlinked() != 9 {
+	if got.Bad() != 13 || got.Unlinked() != 11 {
 		t.Errorf("bad %d, unlinked %d", got.Bad(), got.Unlinked())
 	}
 }
@@ -399,6 +435,7 @@ func TestOrderNumbersAndOriginDoNotMatter(t *testing.T) {
 		before := all(t, tl, []int32{0, 1}, []int32{0, 1, 2}, 0)
 
 		const shift = 1 << 40
+		far := int64(seed%2) * 1e15 // correlations may be any numbers
 		r.Shuffle(len(tl.Ops), reflect.Swapper(tl.Ops))
 		r.Shuffle(len(tl.Calls), reflect.Swapper(tl.Calls))
 		r.Shuffle(len(tl.Ranges), reflect.Swapper(tl.Ranges))
@@ -408,7 +445,7 @@ func TestOrderNumbersAndOriginDoNotMatter(t *testing.T) {
 		renumbered := map[int64]int64{0: 0}
 		number := func(n int64) int64 {
 			if _, ok := renumbered[n]; !ok {
-				renumbered[n] = 1000 + int64(len(renumbered))
+				renumbered[n] = far*int64(1-2*(len(renumbered)%2)) + 1000 + int64(len(renumbered))
 			}
 			return renumbered[n]
 		}

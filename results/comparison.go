@@ -11,16 +11,17 @@ const (
 
 // Reasons for a row's verdict.
 const (
-	Significant     = "significant"     // slower, faster: all conditions hold
-	Confirmed       = "confirmed"       // slower: measuring both sides again agrees
-	NotRepeated     = "not_repeated"    // same: the first measurement said slower, the second did not
-	NotConfirmed    = "not_confirmed"   // ambiguous: slower, and the second measurement cannot tell or is missing
-	NoEvidence      = "no_evidence"     // same: neither significant nor large enough
-	BelowThreshold  = "below_threshold" // same: significant, but too small to matter
-	NotSignificant  = "not_significant" // ambiguous: large enough, but the test does not exclude chance
-	TooFewProcesses = "too_few_proc"    // ambiguous: no outcome of the test could be significant
-	NoFigures       = "no_figures"      // ambiguous: a side has none
-	BadFigures      = "bad_figures"     // ambiguous: a figure is not a number above 0
+	Significant     = "significant"       // slower, faster: all conditions hold
+	Confirmed       = "confirmed"         // slower: measuring both sides again agrees
+	NotRepeated     = "not_repeated"      // same: the first measurement said slower, the second did not
+	NotConfirmed    = "not_confirmed"     // ambiguous: slower, and the second measurement cannot tell or is missing
+	NoEvidence      = "no_evidence"       // same: neither significant nor large enough
+	BelowThreshold  = "below_threshold"   // same: significant, but too small to matter
+	NotSignificant  = "not_significant"   // ambiguous: large enough, but the test does not exclude chance
+	TooNoisy        = "too_noisy"         // ambiguous: no difference found, but a large one could hide
+	TooFewProcesses = "too_few_processes" // ambiguous: no outcome of the test could be significant
+	NoFigures       = "no_figures"        // ambiguous: a side has none
+	BadFigures      = "bad_figures"       // ambiguous: a figure is not a number above 0
 )
 
 // RowVerdict is a row's verdict with every number behind it. A figure that
@@ -38,9 +39,9 @@ type RowVerdict struct {
 
 	Base RowSide `json:"base"`
 	Head RowSide `json:"head"`
-	// Ratio is head over base, of the sides' medians. Interval is of the same,
-	// by the Mann-Whitney test's own shifts of logarithms (Hodges and Lehmann),
-	// for this row alone.
+	// Ratio is head over base, of the sides' medians. Interval has the factors
+	// between head and base that the Mann-Whitney test does not reject (Hodges
+	// and Lehmann), for this row alone and over the processes of these runs.
 	Ratio    *float64  `json:"ratio"`
 	Interval *Interval `json:"interval"`
 	// Noise is the relative standard deviation of a run's median when nothing

@@ -35,17 +35,24 @@ type Options struct {
 	// many times the row's noise an effect must have.
 	MinEffect   float64
 	NoiseFactor float64
+	// MaxHidden is the largest relative change that a row called the same may
+	// hide: its interval must exclude one of this size, or of the threshold if
+	// that is larger.
+	MaxHidden float64
 }
 
 // DefaultOptions are those of all commands.
-func DefaultOptions() Options { return Options{Alpha: 0.05, MinEffect: 0.01, NoiseFactor: 3} }
+func DefaultOptions() Options {
+	return Options{Alpha: 0.05, MinEffect: 0.01, NoiseFactor: 3, MaxHidden: 0.05}
+}
 
 // Decide judges all rows of one comparison, in their order. They are one
 // family: the more rows, the smaller the p that one needs. A row is slower or
 // faster if the Mann-Whitney test of its process medians stays below alpha
 // after Holm's correction over the family, and its effect reaches the
 // threshold: max(MinEffect, NoiseFactor x noise). It is ambiguous if only its
-// effect does, or if so few processes cannot be significant at all, and else
+// effect does, if so few processes cannot be significant at all, or if they
+// differ so much that a change of MaxHidden could hide among them, and else
 // the same. Swapping the sides turns slower into faster and changes nothing
 // else; scaling a row, and the order of rows, runs and processes, change
 // nothing.
@@ -53,13 +60,14 @@ func Decide(rows []Row, o Options) []results.RowVerdict {
 	out := make([]results.RowVerdict, len(rows))
 	var tested []int
 	var ps []float64
+	s := hodgesLehmann{cuts: map[[2]int]cut{}}
 	for i, r := range rows {
 		v := measure(r, o)
 		if v.Reason == "" {
 			base, head := slices.Concat(r.Base...), slices.Concat(r.Head...)
 			u, p := mannWhitney(base, head)
 			floor := floorP(len(base), len(head))
-			v.U, v.P, v.FloorP = &u, &p, &floor
+			v.U, v.P, v.FloorP, v.Interval = &u, &p, &floor, s.interval(base, head)
 			tested, ps = append(tested, i), append(ps, p)
 		}
 		out[i] = v
@@ -73,7 +81,7 @@ func Decide(rows []Row, o Options) []results.RowVerdict {
 		v.Family = len(tested)
 		v.NeedBase, v.NeedHead = need(v.Base.Processes, v.Head.Processes, max(v.Family, 1), o.Alpha)
 		if v.Reason == "" {
-			judge(v)
+			judge(v, o)
 		}
 		explain(v)
 	}
@@ -151,7 +159,7 @@ func noiseOf(r Row) (noise *float64, runs int) {
 }
 
 // judge gives a tested row its verdict.
-func judge(v *results.RowVerdict) {
+func judge(v *results.RowVerdict, o Options) {
 	significant := *v.AdjustedP <= v.Alpha*(1+rounding)
 	up := *v.Ratio >= 1+v.Threshold
 	down := *v.Ratio <= 1/(1+v.Threshold)
@@ -168,11 +176,29 @@ func judge(v *results.RowVerdict) {
 		v.Verdict, v.Reason = results.Faster, results.Significant
 	case worse || better:
 		v.Verdict, v.Reason = results.Ambiguous, results.NotSignificant
+	case hides(v, o):
+		v.Verdict, v.Reason = results.Ambiguous, results.TooNoisy
 	case significant:
 		v.Verdict, v.Reason = results.Same, results.BelowThreshold
 	default:
 		v.Verdict, v.Reason = results.Same, results.NoEvidence
 	}
+}
+
+// hides says that a change too large to overlook is not excluded. Equal figures
+// on both sides, such as a record's own, hide none.
+func hides(v *results.RowVerdict, o Options) bool {
+	most := 1 + max(v.Threshold, o.MaxHidden)
+	if v.Interval.Low >= 1/most && v.Interval.High <= most {
+		return false
+	}
+	return !slices.Equal(sorted(v.Base.Runs), sorted(v.Head.Runs))
+}
+
+func sorted(runs [][]float64) []float64 {
+	all := slices.Concat(runs...)
+	slices.Sort(all)
+	return all
 }
 
 // explain puts the reason into words.
@@ -199,6 +225,10 @@ func explain(v *results.RowVerdict) {
 	case results.NotSignificant:
 		v.Why = fmt.Sprintf("%s reaches %s, but p %s after Holm over %s is above %s: it may be chance",
 			change(*v.Ratio), percent(v.Threshold), number(*v.AdjustedP), rows(v.Family), number(v.Alpha))
+		v.Next = fmt.Sprintf("measure again with more processes than %d against %d, on a quieter machine", v.Base.Processes, v.Head.Processes)
+	case results.TooNoisy:
+		v.Why = fmt.Sprintf("%s is less than %s, but nothing from %s to %s is excluded: the processes differ too much to call it the same",
+			change(*v.Ratio), percent(v.Threshold), change(v.Interval.Low), change(v.Interval.High))
 		v.Next = fmt.Sprintf("measure again with more processes than %d against %d, on a quieter machine", v.Base.Processes, v.Head.Processes)
 	case results.BelowThreshold:
 		v.Why = fmt.Sprintf("%s is no chance (p %s after Holm over %s) but less than %s",

@@ -64,6 +64,9 @@ func TestDecide(t *testing.T) {
 		{"zero", runs(run(8, 100)), runs([]float64{0, 0, 0, 0, 0, 0, 0, 0}), nil, "", 0, results.Ambiguous, results.BadFigures, "not a number above 0"},
 		{"infinite", runs(run(8, 100)), runs([]float64{math.Inf(1)}), nil, "", 0, results.Ambiguous, results.BadFigures, "not a number above 0"},
 		{"bad noise", runs(run(8, 100)), runs(run(8, 150)), noise(math.NaN()), "", 0, results.Ambiguous, results.BadFigures, ""},
+		{"noise that could hide 5 %", runs([]float64{90, 94, 97, 99, 101, 103, 106, 110}), runs([]float64{90.1, 94, 97, 99, 101, 103, 106, 110}), nil, "", 0, results.Ambiguous, results.TooNoisy, "nothing from -6.93 % to +7.45 % is excluded"},
+		{"the same noise, the same figures", runs([]float64{90, 94, 97, 99, 101, 103, 106, 110}), runs([]float64{94, 90, 97, 99, 101, 103, 106, 110}), nil, "", 0, results.Same, results.NoEvidence, ""},
+		{"noise below a high threshold", runs([]float64{90, 94, 97, 99, 101, 103, 106, 110}), runs([]float64{90.1, 94, 97, 99, 101, 103, 106, 110}), noise(.04), "", 0, results.Same, results.NoEvidence, "less than 12 %"},
 		{"one value everywhere", runs(slices.Repeat([]float64{5}, 8)), runs(slices.Repeat([]float64{5}, 8)), nil, "", 0, results.Same, results.NoEvidence, ""},
 		{"two values", runs(slices.Repeat([]float64{100}, 8)), runs(slices.Repeat([]float64{110}, 8)), nil, "", 0, results.Slower, results.Significant, "p 0.000155"},
 		// A pooled median is 100, the median of the runs' medians 104.

@@ -41,14 +41,12 @@ func mannWhitney(base, head []float64) (u, p float64) {
 		}
 		return u, min(r.P, 1)
 	}
-	if !tied {
-		ties = nil
+	pairs := float64(n1 * n2)
+	if !tied { // both tails are alike
+		return u, min(1, 2*stats.UDist{N1: n1, N2: n2}.CDF(min(u, pairs-u)))
 	}
 	low := stats.UDist{N1: n1, N2: n2, T: ties}.CDF(u)
-	high := low
-	if pairs := float64(n1 * n2); tied || u*2 > pairs {
-		high = stats.UDist{N1: n2, N2: n1, T: ties}.CDF(pairs - u)
-	}
+	high := stats.UDist{N1: n2, N2: n1, T: ties}.CDF(pairs - u)
 	return u, min(1, 2*min(low, high))
 }
 

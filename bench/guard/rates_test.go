@@ -251,6 +251,9 @@ func worlds() []world {
 		for _, sd := range []float64{.002, .005} {
 			for _, f := range families() {
 				for _, spread := range []float64{.001, .003, .01} {
+					if c.again > 0 && (sd != .002 || spread != .003) {
+						continue // beside one line of the table, to show the reason
+					}
 					list = append(list, world{f, spread, sd, c})
 				}
 			}
@@ -320,9 +323,9 @@ func wholeTable(t *testing.T) {
 	list := worlds()
 	var b strings.Builder
 	b.WriteString(ratesHead)
-	for i, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
+	for i, seed := range []uint64{1, uint64(time.Now().UnixNano()), 2} {
 		kind := "fixed"
-		if i == 2 {
+		if i == 1 {
 			kind = "fresh"
 		}
 		begin := time.Now()
@@ -354,9 +357,9 @@ func wholeTable(t *testing.T) {
 			fmt.Fprintf(&b, "| %s | %g | %g | %s | %s | %s | %s | %s |\n", w.family.name, 100*w.spread, 100*w.nightSD,
 				share(got.before, got.nights), share(got.after, got.nights), row, share(got.ambiguous, got.nights), bound)
 		}
-	}
-	if err := os.WriteFile(*rates, []byte(b.String()), 0o666); err != nil {
-		t.Fatal(err)
+		if err := os.WriteFile(*rates, []byte(b.String()), 0o666); err != nil { // after each seed: one takes minutes
+			t.Fatal(err)
+		}
 	}
 }
 

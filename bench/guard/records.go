@@ -186,6 +186,10 @@ func processMedians(m *results.Metric) ([]float64, error) {
 		return medians, nil
 	case len(medians) == 0:
 		return s.Processes, nil
+	case len(m.Samples) != s.N && s.N != 0:
+		return nil, fmt.Errorf("its summary is of %d samples, and it has %d", s.N, len(m.Samples))
+	case !near(largest(m.Samples), s.Max) && s.Max != 0:
+		return nil, fmt.Errorf("the largest value is %.10g in its summary and %.10g by its samples", s.Max, largest(m.Samples))
 	case len(medians) != len(s.Processes):
 		return nil, fmt.Errorf("its summary has %d processes and its samples %d", len(s.Processes), len(medians))
 	}
@@ -198,6 +202,14 @@ func processMedians(m *results.Metric) ([]float64, error) {
 		return nil, fmt.Errorf("the median is %.10g, %.10g in its summary and %.10g by its samples", m.Value, s.Median, v)
 	}
 	return medians, nil
+}
+
+func largest(samples []results.Sample) float64 {
+	most := math.Inf(-1)
+	for _, s := range samples {
+		most = max(most, s.Value)
+	}
+	return most
 }
 
 func near(a, b float64) bool { return math.Abs(a-b) <= sameFigure*max(math.Abs(a), math.Abs(b), 1) }

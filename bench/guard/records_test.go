@@ -120,6 +120,11 @@ func TestGatherRefuses(t *testing.T) {
 	}{
 		{"an edited sample", func(r *results.Record) { step(r).Samples[1].Value *= 1.1 }, "the median of process 0 is 2000 in its summary and 2001 by its samples"},
 		{"an edited summary", func(r *results.Record) { step(r).Summary.Processes[2] *= 1.1 }, "the median of process 2 is 2202.2 in its summary and 2002 by its samples"},
+		{"an edited tail", func(r *results.Record) {
+			step(r).Summary.Max, step(r).Samples[0].Value = 2008, 1
+			step(r).Samples[2].Value = 3000
+		}, "the largest value is 2008 in its summary and 3000 by its samples"},
+		{"a lost sample", func(r *results.Record) { step(r).Summary.N, step(r).Samples = 24, step(r).Samples[:23] }, "its summary is of 24 samples, and it has 23"},
 		{"a lost process", func(r *results.Record) { step(r).Summary.Processes = step(r).Summary.Processes[:7] }, "its summary has 7 processes and its samples 8"},
 		{"an edited median", func(r *results.Record) { step(r).Summary.Median = 5 }, "5 in its summary and 2003.5 by its samples"},
 		{"an edited value", func(r *results.Record) { step(r).Value = 5 }, "the median is 5, 2003.5 in its summary"},

@@ -426,6 +426,9 @@ func TestExamples(t *testing.T) {
 	made("run", "--batch=2", "--out=head.json")
 	ran := 0
 	for _, cmd := range newRootCmd(&Env{Args: []string{}}).Commands() {
+		if cmd.Name() == "compare" {
+			continue // TestCompareExamples, which has records and exit codes
+		}
 		for line := range strings.Lines(cmd.Example) {
 			line, _, _ = strings.Cut(line, " | ") // what others do with the output
 			words := strings.Fields(line)

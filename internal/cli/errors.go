@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/bench/guard"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
@@ -16,11 +17,12 @@ import (
 
 // Exit codes.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUsage       = 2 // usage, input or environment
-	exitDisagree    = 4 // the modes computed different bits, or verify found anything else wrong
-	exitInterrupted = 130
+	exitOK           = 0
+	exitFailure      = 1
+	exitUsage        = 2 // usage, input or environment
+	exitInconclusive = 3 // nothing was found, and it cannot be told, or something is missing
+	exitDisagree     = 4 // the modes computed different bits, or verify found anything else wrong
+	exitInterrupted  = 130
 )
 
 // usageError is a command line that cannot be understood.
@@ -56,17 +58,21 @@ func exitCode(err error) int {
 		file     *data.FileError
 		failure  *verify.Failure
 		output   *outputError
+		unequal  *guard.UnequalError
+		judged   *judgedError
 	)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &disagree), errors.As(err, &failure):
+	case errors.As(err, &disagree), errors.As(err, &failure), errors.As(err, &unequal):
 		return exitDisagree
 	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file),
 		errors.As(err, &output):
 		return exitUsage
+	case errors.As(err, &judged):
+		return judged.code()
 	}
 	return exitFailure
 }

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/bench/guard"
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
+)
+
+type compareOptions struct {
+	env         *Env
+	format      names
+	allow       []string
+	explain     string
+	confirmBase []string
+	confirmHead []string
+}
+
+func newCompareCmd(env *Env) *cobra.Command {
+	o := &compareOptions{env: env, format: names{known: report.VerdictFormats(), one: true, values: []string{report.FormatText}}}
+	d := guard.DefaultOptions()
+	cmd := &cobra.Command{
+		Use:   "compare BASE HEAD",
+		Short: "judge whether one record is slower than another",
+		Long: fmt.Sprintf(`compare judges head against base, row by row: a row is a cell, a configuration
+and one of %s. Each side is a record, or several
+separated by commas, each of which is then a run of that side: a pinned set of
+good runs as BASE shows how much a run's median moves by itself.
+
+What differs between the sides in program, driver or libraries is printed first,
+as suspects. Records of different machines are refused, unless --allow names the
+fields that may differ. Launches, kernels, graph nodes and library plans are
+counted or chosen, not measured, and stand apart; they do not change the
+verdict.
+
+A row is slower, or faster, if both hold:
+  - Mann and Whitney's test of the processes' medians, exact and two-sided, has
+    p of at most %g after Holm's correction over all rows;
+  - the medians differ by at least %g %% and %g times the row's noise, which is
+    how much a run's median moves by itself, known from 3 runs of a side on.
+It is ambiguous if the difference is that large but may be chance, if so few
+processes could not show any (with 8 a side 321 rows can be judged, with 3 none),
+or if they differ so much that a change of %g %% could hide. Else it is the same. --explain prints every number behind a row's verdict, and
+why there was no alert: a row's name or a part of it.
+
+A slower row is confirmed by a second measurement of both sides, in fresh
+processes at another time, which --confirm-base and --confirm-head name: %d
+processes a side and more. Only rows that both call slower then count. Without
+these flags the records given are all the evidence there is: what they show
+counts as confirmed, and the verdict says that it was measured once. A bad
+moment of the machine can look the same.
+
+Exit codes: 0 nothing is slower; 1 a row is slower, confirmed as above; 2 the
+command line or a record cannot be used; 3 nothing is slower so far, but a row
+is ambiguous, or something is missing: an unfinished record, a failed cell, a
+row that base has and head lacks; 4 the modes in a record disagree.`,
+			strings.Join(results.Gated(), ", "), d.Alpha, 100*d.MinEffect, d.NoiseFactor, 100*d.MaxHidden, guard.ConfirmProcesses),
+		Example: `  trbench compare base.json head.json
+  trbench compare mon.json,tue.json,wed.json thu.json
+  trbench compare base.json head.json --explain=eager/event/device/step_time_ns
+  trbench compare base.json head.json --confirm-base=base2.json --confirm-head=head2.json
+  trbench compare base.json head.json --format=junit`,
+	}
+	f := cmd.Flags()
+	f.Var(&o.format, "format", strings.Join(report.VerdictFormats(), ", "))
+	f.StringSliceVar(&o.allow, "allow", nil, "fields of the machine that may differ, separated by commas")
+	f.StringVar(&o.explain, "explain", "", "print every number behind the rows whose names have this in them")
+	f.StringSliceVar(&o.confirmBase, "confirm-base", nil, "records of a second measurement of base")
+	f.StringSliceVar(&o.confirmHead, "confirm-head", nil, "records of a second measurement of head")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) }
+	return cmd
+}
+
+func (o *compareOptions) run(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return &usageError{
+			text: fmt.Sprintf("compare takes two sides, BASE and HEAD, not %d", len(args)),
+			hint: "several records of a side are separated by commas: trbench compare mon.json,tue.json,wed.json thu.json",
+		}
+	}
+	if (len(o.confirmBase) > 0) != (len(o.confirmHead) > 0) {
+		return &bench.InputError{Name: "--confirm-base and --confirm-head", Reason: "go together: a confirmation measures both sides again"}
+	}
+	if cmd.Flags().Changed("explain") && (o.format.given && o.format.values[0] != report.FormatText || o.explain == "") {
+		return &bench.InputError{Name: "--explain", Reason: "takes a row's name or a part of it, and prints text", Hint: "--format=json has every number of every row"}
+	}
+	c := comparison{allow: o.allow, options: guard.DefaultOptions()}
+	for _, side := range []struct {
+		files []string
+		to    *[]guard.Named
+	}{{o.files(args[0]), &c.base}, {o.files(args[1]), &c.head}, {o.confirmBase, &c.baseAgain}, {o.confirmHead, &c.headAgain}} {
+		list, err := o.read(side.files)
+		if err != nil {
+			return err
+		}
+		*side.to = list
+	}
+	judged, err := c.compare()
+	if err != nil {
+		return err
+	}
+	if o.explain != "" {
+		err = o.explained(judged)
+	} else {
+		err = report.Verdict(o.env.Stdout, o.format.values[0], judged)
+	}
+	return errors.Join(err, verdictError(judged))
+}
+
+// files divides a side at commas, unless a file is called so.
+func (o *compareOptions) files(arg string) []string {
+	if _, err := os.Stat(o.env.path(arg)); err == nil {
+		return []string{arg}
+	}
+	return strings.Split(arg, ",")
+}
+
+// read reads a side's records. They are called by their files' names, in full
+// where those of several are the same.
+func (o *compareOptions) read(files []string) ([]guard.Named, error) {
+	var list []guard.Named
+	for _, f := range files {
+		if f == "" {
+			return nil, &bench.InputError{Name: "BASE and HEAD", Reason: "have an empty name: " + strings.Join(files, ",")}
+		}
+		r, err := results.ReadFile(o.env.path(f))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, guard.Named{Name: filepath.ToSlash(f), Record: r})
+	}
+	return list, nil
+}
+
+// explained prints the rows that --explain names: the one of that name, else
+// all with it in theirs.
+func (o *compareOptions) explained(c *results.Comparison) error {
+	var rows []results.RowVerdict
+	for _, v := range c.Rows {
+		switch name := v.Row.String(); {
+		case name == o.explain:
+			return report.Explain(o.env.Stdout, []results.RowVerdict{v})
+		case strings.Contains(name, o.explain):
+			rows = append(rows, v)
+		}
+	}
+	if len(rows) > 0 {
+		return report.Explain(o.env.Stdout, rows)
+	}
+	for _, k := range slices.Concat(c.OnlyBase, c.OnlyHead) {
+		if strings.Contains(k.String(), o.explain) {
+			return &bench.InputError{Name: "--explain", Reason: fmt.Sprintf("names %s, which one side lacks, so it is not judged", k)}
+		}
+	}
+	return &bench.InputError{Name: "--explain", Reason: fmt.Sprintf("%q is in no row's name", o.explain), Hint: "such as " + c.Rows[0].Row.String()}
+}
+
+// verdictError makes the exit code of a comparison's verdict.
+func verdictError(c *results.Comparison) error {
+	switch c.Verdict {
+	case results.Slower, results.Ambiguous:
+		return &judgedError{c}
+	}
+	return nil
+}
+
+// judgedError is a comparison that did not end well.
+type judgedError struct{ c *results.Comparison }
+
+func (e *judgedError) Error() string { return report.VerdictLine(e.c) }
+
+func (e *judgedError) code() int {
+	if e.c.Verdict == results.Slower {
+		return exitFailure
+	}
+	return exitInconclusive
+}

@@ -1,0 +1,410 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// The records of testdata/records were made on a busy machine of 2 CPUs, the
+// heads by a program built without optimisation:
+//
+//	go build -gcflags='all=-N -l' -tags=unoptimised -o head ./cmd/trbench
+//	trbench run --workload=golden-tiny --batch=4 --mode=eager,step --sync=event --blocks=3 --steps=10 --warmup=2 --device=cpu --processes=8
+//
+// base2 and head2 are the confirmation, of 12 processes; again is base again;
+// quick has 3 processes.
+func recordsIn(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	copies := map[string]string{"mon": "base", "tue": "again", "wed": "base2", "thu": "quick"}
+	files, err := filepath.Glob(filepath.Join("testdata", "records", "*.json.gz"))
+	if err != nil || len(files) < 6 {
+		t.Fatalf("%d records, %v", len(files), err)
+	}
+	have := map[string]*results.Record{}
+	for _, f := range files {
+		r, err := results.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have[strings.TrimSuffix(filepath.Base(f), ".json.gz")] = r
+	}
+	for name, of := range copies {
+		have[name] = have[of]
+	}
+	for name, r := range have {
+		store(t, dir, name+".json", r)
+	}
+	return dir
+}
+
+func store(t *testing.T, dir, name string, r *results.Record) {
+	t.Helper()
+	if _, err := results.Write(filepath.Join(dir, name), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func load(t *testing.T, dir, name string) *results.Record {
+	t.Helper()
+	r, err := results.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func compareIn(t *testing.T, dir string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return invoke(t, t.Context(), fakeEngine(), dir, append([]string{"compare"}, args...)...)
+}
+
+// judged runs a comparison and reads its JSON.
+func judged(t *testing.T, dir string, args ...string) (int, results.Comparison) {
+	t.Helper()
+	code, stdout, stderr := compareIn(t, dir, append(args, "--format=json")...)
+	var c results.Comparison
+	if err := json.Unmarshal([]byte(stdout), &c); err != nil {
+		t.Fatalf("%v: %v: %s", args, err, stderr)
+	}
+	return code, c
+}
+
+// TestCompareExamples runs the examples in the command's help.
+func TestCompareExamples(t *testing.T) {
+	dir := recordsIn(t)
+	want := map[string]struct {
+		code int
+		say  string
+	}{
+		"base.json head.json":                                                     {1, "Verdict: slower"},
+		"mon.json,tue.json,wed.json thu.json":                                     {3, "Verdict: ambiguous"},
+		"base.json head.json --explain=eager/event/device/step_time_ns":           {1, "of 64 pairs have head above base"},
+		"base.json head.json --confirm-base=base2.json --confirm-head=head2.json": {1, "confirmed, again "},
+		"base.json head.json --format=junit":                                      {1, "<testsuites "},
+	}
+	for line := range strings.Lines(newCompareCmd(&Env{}).Example) {
+		args, ok := strings.CutPrefix(strings.TrimSpace(line), "trbench compare ")
+		expected, known := want[args]
+		if !ok || !known {
+			t.Errorf("an example that is not tested: %s", line)
+			continue
+		}
+		delete(want, args)
+		code, stdout, stderr := compareIn(t, dir, strings.Fields(args)...)
+		if code != expected.code || !strings.Contains(stdout, expected.say) {
+			t.Errorf("%s: exit %d, %s\n%s", args, code, stderr, stdout)
+		}
+	}
+	for args := range want {
+		t.Errorf("no example: %s", args)
+	}
+}
+
+// TestCompareOutput keeps each format's text; -update writes it anew.
+func TestCompareOutput(t *testing.T) {
+	dir := recordsIn(t)
+	for name, args := range map[string]string{
+		"text": "base.json head.json", "markdown": "base.json head.json --format=markdown", "csv": "base.json head.json --format=csv",
+		"junit": "base.json head.json --format=junit", "explain": "base.json head.json --explain=eager/event",
+		"confirmed": "base.json head.json --confirm-base=base2.json --confirm-head=head2.json",
+		"unchanged": "base.json again.json", "runs": "mon.json,tue.json,wed.json thu.json --explain=inside/device/step_time_ns",
+	} {
+		_, stdout, stderr := compareIn(t, dir, strings.Fields(args)...)
+		file := filepath.Join("testdata", "compare", name)
+		if *update {
+			if err := os.WriteFile(file, []byte(stdout), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stdout != string(want) {
+			t.Errorf("%s: %s\n%s\nwant\n%s", args, stderr, stdout, want)
+		}
+	}
+}
+
+// Every format says the same, and a program can read what programs read.
+func TestCompareFormatsAgree(t *testing.T) {
+	dir := recordsIn(t)
+	_, c := judged(t, dir, "base.json", "head.json")
+	verdicts := map[string]string{}
+	slower, ambiguous := 0, 0
+	for _, v := range c.Rows {
+		verdicts[v.Row.String()] = v.Verdict
+		switch v.Verdict {
+		case results.Slower:
+			slower++
+		case results.Ambiguous:
+			ambiguous++
+		}
+	}
+	if len(verdicts) != 6 || slower == 0 || c.Verdict != results.Slower || c.Confirmed || c.Schema.Name != results.ComparisonName ||
+		len(c.Suspects) != 1 || c.Suspects[0].Name != "go.tags" || c.Suspects[0].Base[0] != "none" || c.Suspects[0].Head[0] != "unoptimised" || len(c.Warnings) == 0 {
+		t.Errorf("%s, %d rows, %d slower, suspects %v", c.Verdict, len(verdicts), slower, c.Suspects)
+	}
+	_, stdout, _ := compareIn(t, dir, "base.json", "head.json", "--format=csv")
+	lines, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, warned := 0, 0
+	for _, l := range lines[1:] {
+		if l[0] == "row" && verdicts[l[1]] == l[2] {
+			found++
+		}
+		if l[0] == "warning" {
+			warned++
+		}
+	}
+	if found != 6 || warned != len(c.Warnings) {
+		t.Errorf("CSV has %d rows with their verdicts and %d warnings of %d", found, warned, len(c.Warnings))
+	}
+	_, stdout, _ = compareIn(t, dir, "base.json", "head.json", "--format=junit")
+	var suites struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Suites   []struct {
+			Skipped int `xml:"skipped,attr"`
+			Cases   []struct {
+				Class   string    `xml:"classname,attr"`
+				Name    string    `xml:"name,attr"`
+				Failure *struct{} `xml:"failure"`
+				Skipped *struct{} `xml:"skipped"`
+			} `xml:"testcase"`
+			Err string `xml:"system-err"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil {
+		t.Fatal(err)
+	}
+	if suites.Tests != 6 || suites.Failures != slower || suites.Suites[0].Skipped != ambiguous || !strings.Contains(suites.Suites[0].Err, "[load]") {
+		t.Errorf("JUnit %+v", suites)
+	}
+	for _, x := range suites.Suites[0].Cases {
+		v := verdicts[x.Class+"/"+x.Name]
+		if (x.Failure != nil) != (v == results.Slower) || (x.Skipped != nil) != (v == results.Ambiguous) || v == "" {
+			t.Errorf("JUnit case %s/%s of verdict %q", x.Class, x.Name, v)
+		}
+	}
+}
+
+// each visits the samples and the summaries of gated metrics.
+func each(r *results.Record, visit func(m *results.Metric)) {
+	for i := range r.Cells {
+		for j := range r.Cells[i].Configurations {
+			x := &r.Cells[i].Configurations[j]
+			for _, name := range results.Gated() {
+				visit(x.Metric(name))
+			}
+		}
+	}
+}
+
+func scale(r *results.Record, by float64) {
+	each(r, func(m *results.Metric) {
+		m.Value *= by
+		for i := range m.Samples {
+			m.Samples[i].Value *= by
+		}
+		s := m.Summary
+		for _, v := range []*float64{&s.Median, &s.P10, &s.P90, &s.P99, &s.Max, &s.Interval.Low, &s.Interval.High} {
+			*v *= by
+		}
+		for i := range s.Processes {
+			s.Processes[i] *= by
+		}
+	})
+}
+
+// keep leaves the first n processes.
+func keep(r *results.Record, n int) {
+	for i := range r.Cells {
+		r.Cells[i].Processes = r.Cells[i].Processes[:n]
+	}
+	each(r, func(m *results.Metric) {
+		m.Samples = slices.DeleteFunc(m.Samples, func(s results.Sample) bool { return s.Process >= n })
+		m.Summary = nil
+	})
+}
+
+func TestCompareOddRecords(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(base, head *results.Record)
+		args   string
+		code   int
+		say    string // on stdout, or for exit 2 and 4 on stderr
+	}{
+		{"twice as slow", func(_, h *results.Record) { scale(h, 64) }, "", 1, "Verdict: slower (6 rows: 6 slower)"},
+		{"twice as fast", func(_, h *results.Record) { scale(h, 1./64) }, "", 0, "Verdict: faster (6 rows: 6 faster)"},
+		{"both scaled", func(b, h *results.Record) { scale(b, 1024); scale(h, 1024) }, "", 0, "Verdict: same (6 rows: 6 same)"},
+		{"one process", func(_, h *results.Record) { keep(h, 1) }, "", 3, "8 processes of base against 4 of head"},
+		{"three processes", func(b, h *results.Record) { keep(b, 3); keep(h, 3) }, "", 3, "at least 5 processes a side"},
+		{"no process", func(_, h *results.Record) { keep(h, 0) }, "", 3, "no_figures"},
+		{"one value", func(b, h *results.Record) {
+			for _, r := range []*results.Record{b, h} {
+				each(r, func(m *results.Metric) {
+					for i := range m.Samples {
+						m.Samples[i].Value = 1000
+					}
+					m.Summary = nil
+				})
+			}
+		}, "", 0, "Verdict: same (6 rows: 6 same)"},
+		{"zeros", func(_, h *results.Record) {
+			each(h, func(m *results.Metric) {
+				for i := range m.Samples {
+					m.Samples[i].Value = 0
+				}
+				m.Summary = nil
+			})
+		}, "", 3, "bad_figures"},
+		{"a configuration less", func(_, h *results.Record) { h.Cells[0].Configurations = h.Cells[0].Configurations[:1] }, "", 3, "Only in base"},
+		{"a configuration more", func(b, _ *results.Record) { b.Cells[0].Configurations = b.Cells[0].Configurations[:1] }, "", 0, "Only in head"},
+		{"other cells", func(_, h *results.Record) { h.Cells[0].Key.Batch++ }, "", 2, "have no row in common"},
+		{"unfinished", func(_, h *results.Record) { h.Status = results.Incomplete }, "", 3, "head: head.json is not complete"},
+		{"a failed cell", func(b, _ *results.Record) { b.Cells[0].Status = results.Failed }, "", 3, "golden-tiny batch 4 gpus 1 failed"},
+		{"an edited sample", func(_, h *results.Record) { h.Cells[0].Configurations[0].Metrics[0].Samples[0].Value *= 3 }, "", 2, "it was edited after the run"},
+		{"unequal modes", func(_, h *results.Record) { h.Cells[0].Verify.Equal = false }, "", 4, "were not found equal"},
+		{"another machine", func(_, h *results.Record) { field(h, "cpu.model").Value = "Other" }, "", 2,
+			"were not measured in the same place: cpu.model is AMD EPYC against Other\nhint: compare runs of one machine, or let it pass with --allow=cpu.model"},
+		{"another machine, allowed", func(_, h *results.Record) { field(h, "cpu.model").Value = "Other" }, "--allow=cpu.model", 0, "Differs, and was allowed to\n  cpu.model: AMD EPYC -> Other"},
+		{"two fields, one allowed", func(_, h *results.Record) { field(h, "cpu.model").Value = "Other"; h.Host.CPUs = 5 }, "--allow=cpu.model", 2, "host.cpus is 2 against 5"},
+		{"an unknown field", func(_, h *results.Record) { f := field(h, "cpu.model"); f.Value, f.Why = "", "not read" }, "", 2, "cpu.model is AMD EPYC against not known (not read)"},
+		{"a variable", func(_, h *results.Record) {
+			h.Environment.Fields = append(h.Environment.Fields, results.EnvironmentField{Name: "env.GOGC", Value: "5", Role: results.Bed})
+		}, "", 2, "env.GOGC is (not set) against 5"},
+		{"longer blocks", func(_, h *results.Record) { h.Cells[0].Steps = 99 }, "", 2, "steps is 10 against 99"},
+		{"another driver", func(_, h *results.Record) { field(h, "driver.version").Value = "999" }, "", 0, "Suspects: what differs between base and head\n  driver.version: not known"},
+		{"a field that is none", func(_, _ *results.Record) {}, "--allow=cpu.colour", 2, `--allow names "cpu.colour", which no record has`},
+		{"fewer launches", func(_, h *results.Record) { h.Cells[0].Configurations[0].Counts.Launches.Host = results.Count(7) }, "", 0, "eager/event/device, launches.host: 69 -> 7"},
+		{"other plans", func(_, h *results.Record) { h.Cells[0].Plans = []json.RawMessage{[]byte(`{"engine":3}`)} }, "", 0, `gpus 1, plans: none -> {"engine":3}`},
+		{"before 1.1", func(b, h *results.Record) {
+			b.Environment, h.Environment = results.Environment{}, results.Environment{}
+			h.Program.Go = "go9"
+		}, "", 0, "go.version: go1.26.8 -> go9"},
+	}
+	from := recordsIn(t)
+	for _, c := range cases {
+		dir := t.TempDir()
+		base, head := load(t, from, "base.json"), load(t, from, "base.json")
+		head.Created = head.Created.Add(1) // another run with the same figures
+		c.change(base, head)
+		store(t, dir, "base.json", base)
+		store(t, dir, "head.json", head)
+		code, stdout, stderr := compareIn(t, dir, append([]string{"base.json", "head.json"}, strings.Fields(c.args)...)...)
+		said := stdout
+		if c.code == exitUsage || c.code == exitDisagree {
+			said = stderr
+		}
+		if code != c.code || !strings.Contains(said, c.say) {
+			t.Errorf("%s: exit %d, want %d with %q\n%s\n%s", c.name, code, c.code, c.say, stderr, stdout)
+		}
+	}
+}
+
+func field(r *results.Record, name string) *results.EnvironmentField {
+	for i := range r.Environment.Fields {
+		if f := &r.Environment.Fields[i]; f.Name == name {
+			return f
+		}
+	}
+	panic("no field " + name)
+}
+
+func TestCompareUsage(t *testing.T) {
+	dir := recordsIn(t)
+	whole, err := os.ReadFile(filepath.Join(dir, "base.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cut.json", whole[:len(whole)/2])
+	write("nan.json", bytes.Replace(whole, []byte(`"value": `), []byte(`"value": NaN`), 1))
+	write("with,comma.json", whole)
+	for _, c := range []struct{ args, say string }{
+		{"", "compare takes two sides, BASE and HEAD, not 0"},
+		{"base.json", "not 1"},
+		{"base.json head.json again.json", "not 3"},
+		{"base.json none.json", "none.json: cannot be opened"},
+		{"cut.json head.json", "cut.json: ends in the middle"},
+		{"base.json nan.json", "nan.json: is not JSON at byte"},
+		{"base.json,base.json head.json", "record base.json is given twice, as base.json of base and as base: it would count twice"},
+		{"base.json, head.json", "have an empty name"},
+		{"base.json head.json --confirm-base=base2.json", "go together"},
+		{"base.json head.json --confirm-base=base.json --confirm-head=head2.json", "base.json is given twice"},
+		{"base.json head.json --format=pdf", `--format "pdf" is unknown; known: text, markdown, json, junit, csv`},
+		{"base.json head.json --format=csv,json", "must be one of"},
+		{"base.json head.json --explain=nothing", `--explain "nothing" is in no row's name`},
+		{"base.json head.json --explain=", "--explain takes a row's name"},
+		{"base.json head.json --explain=step --format=json", "prints text"},
+	} {
+		code, stdout, stderr := compareIn(t, dir, strings.Fields(c.args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.say) {
+			t.Errorf("%q: exit %d, stdout %q, stderr %s", c.args, code, stdout, stderr)
+		}
+	}
+	if code, stdout, stderr := compareIn(t, dir, "with,comma.json", "base.json"); code != exitOK || !strings.Contains(stdout, "base.json is on both sides") {
+		t.Errorf("a comma in a name: exit %d, %s\n%s", code, stderr, stdout)
+	}
+}
+
+// Swapped sides mirror the verdicts, and confirming takes two slower ones.
+func TestCompareMirrorsAndConfirms(t *testing.T) {
+	dir := recordsIn(t)
+	_, forth := judged(t, dir, "base.json", "head.json")
+	code, back := judged(t, dir, "head.json", "base.json")
+	mirror := map[string]string{results.Slower: results.Faster, results.Faster: results.Slower, results.Same: results.Same, results.Ambiguous: results.Ambiguous}
+	for i, v := range forth.Rows {
+		if w := back.Rows[i]; w.Verdict != mirror[v.Verdict] || math.Abs(*v.P-*w.P) > 1e-12 || w.Row != v.Row {
+			t.Errorf("%s: %s, swapped %s", v.Row, v.Verdict, w.Verdict)
+		}
+	}
+	if code == exitFailure {
+		t.Errorf("exit %d", code)
+	}
+	// The first measurement says slower; base against itself does not.
+	code, c := judged(t, dir, "base.json", "head.json", "--confirm-base=again.json", "--confirm-head=quick.json")
+	for _, v := range c.Rows {
+		if v.Verdict == results.Slower || v.First == results.Slower && v.Verdict != results.Ambiguous {
+			t.Errorf("%s: first %s, then %s: %s", v.Row, v.First, v.Verdict, v.Why)
+		}
+	}
+	if code != exitInconclusive || !c.Confirmed {
+		t.Errorf("exit %d, confirmed %v", code, c.Confirmed)
+	}
+	bad := load(t, dir, "again.json")
+	bad.Created = bad.Created.Add(1)
+	store(t, dir, "copy.json", bad)
+	code, c = judged(t, dir, "base.json", "head.json", "--confirm-base=again.json", "--confirm-head=copy.json")
+	for _, v := range c.Rows {
+		if v.First == results.Slower && (v.Verdict != results.Same || v.Reason != results.NotRepeated) {
+			t.Errorf("%s: %s, %s: %s", v.Row, v.Verdict, v.Reason, v.Why)
+		}
+	}
+	if code == exitFailure {
+		t.Errorf("exit %d though nothing repeated", code)
+	}
+	if !slices.Contains(report.VerdictFormats(), report.FormatJUnit) {
+		t.Error("no JUnit")
+	}
+}

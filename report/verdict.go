@@ -1,0 +1,428 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// Formats of a comparison.
+const (
+	FormatText  = "text"
+	FormatJSON  = "json"
+	FormatJUnit = "junit"
+)
+
+// VerdictFormats lists what [Verdict] writes, the default first.
+func VerdictFormats() []string {
+	return []string{FormatText, FormatMarkdown, FormatJSON, FormatJUnit, FormatCSV}
+}
+
+// Verdict writes a comparison in one format: what differs between the sides
+// first, as suspects, then the verdict and its rows.
+func Verdict(w io.Writer, format string, c *results.Comparison) error {
+	switch format {
+	case FormatText:
+		return verdictText(w, c)
+	case FormatMarkdown:
+		return verdictMarkdown(w, c)
+	case FormatJSON:
+		return verdictJSON(w, c)
+	case FormatJUnit:
+		return verdictJUnit(w, c)
+	case FormatCSV:
+		return verdictCSV(w, c)
+	}
+	return fmt.Errorf("a comparison has no format %q", format)
+}
+
+// verdictSection is a heading with lines or a table below it.
+type verdictSection struct {
+	title string
+	lines []string
+	grid  *Grid
+}
+
+// VerdictLine is a comparison in a sentence.
+func VerdictLine(c *results.Comparison) string {
+	counts := map[string]int{}
+	for _, v := range c.Rows {
+		counts[v.Verdict]++
+	}
+	var parts []string
+	for _, verdict := range []string{results.Slower, results.Ambiguous, results.Faster, results.Same} {
+		if n := counts[verdict]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, verdict))
+		}
+	}
+	line := fmt.Sprintf("%s (%d rows: %s)", c.Verdict, len(c.Rows), strings.Join(parts, ", "))
+	if len(c.Partial) > 0 {
+		line += ", and something is missing"
+	}
+	if counts[results.Slower] > 0 && !c.Confirmed {
+		line += "; measured once: a second measurement of both sides can confirm it"
+	}
+	return line
+}
+
+// sectionsOf is a comparison in the order it is read.
+func sectionsOf(c *results.Comparison) []verdictSection {
+	var out []verdictSection
+	add := func(title string, lines []string) {
+		if len(lines) > 0 {
+			out = append(out, verdictSection{title: title, lines: lines})
+		}
+	}
+	add("Suspects: what differs between base and head", differencesLines(c.Suspects))
+	add("Differs, and was allowed to", differencesLines(c.Allowed))
+	var records []string
+	for _, r := range c.Records {
+		line := plain(r.Side) + ": " + plain(r.Name)
+		for _, fact := range []string{r.Created, shortRevision(r.Revision)} {
+			if fact != "" {
+				line += ", " + plain(fact)
+			}
+		}
+		if r.Status != results.Complete {
+			line += ", " + plain(r.Status)
+		}
+		records = append(records, line)
+	}
+	add("Records", records)
+	rows := verdictGrid(c)
+	out = append(out, verdictSection{title: "Verdict: " + VerdictLine(c), grid: &rows, lines: intervalNote(c)})
+	add("What to do", nextSteps(c))
+	add("Exact differences: counted or chosen, not measured", exactLines(c))
+	add("Only in base", rowNames(c.OnlyBase))
+	add("Only in head", rowNames(c.OnlyHead))
+	add("Missing", plains(c.Partial))
+	add("Warnings", carriedLines(c))
+	return out
+}
+
+func plains(list []string) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, plain(s))
+	}
+	return out
+}
+
+func shortRevision(r string) string {
+	if r == "" {
+		return ""
+	}
+	return "revision " + r[:min(12, len(r))]
+}
+
+func differencesLines(list []results.FieldDifference) []string {
+	said := func(values []string, why string) string {
+		var words []string
+		for _, v := range values {
+			if v == "" {
+				v = "not known"
+				if why != "" {
+					v += " (" + why + ")"
+				}
+			}
+			words = append(words, v)
+		}
+		return strings.Join(words, " or ")
+	}
+	var out []string
+	for _, d := range list {
+		out = append(out, plain(fmt.Sprintf("%s: %s -> %s", d.Name, said(d.Base, d.Why), said(d.Head, d.Why))))
+	}
+	return out
+}
+
+func exactPlace(d results.ExactDifference) string {
+	at := fmt.Sprintf("%s batch %d gpus %d", d.Cell.Workload, d.Cell.Batch, d.Cell.GPUs)
+	if d.Configuration != nil {
+		at += " " + d.Configuration.String()
+	}
+	return plain(at + ", " + d.What)
+}
+
+func rowNames(keys []results.RowKey) []string {
+	var out []string
+	for _, k := range keys {
+		out = append(out, plain(k.String()))
+	}
+	return out
+}
+
+// bySeverity orders rows as a reader wants them: slower first, the same last.
+func bySeverity(rows []results.RowVerdict) []results.RowVerdict {
+	rank := map[string]int{results.Slower: 0, results.Ambiguous: 1, results.Faster: 2, results.Same: 3}
+	out := slices.Clone(rows)
+	slices.SortStableFunc(out, func(a, b results.RowVerdict) int { return rank[a.Verdict] - rank[b.Verdict] })
+	return out
+}
+
+func verdictGrid(c *results.Comparison) Grid {
+	g := Grid{
+		Header: []string{"verdict", "row", "base", "head", "change", "interval", "p", "threshold", "processes", "reason"},
+		Left:   2, LeftEnd: 1,
+	}
+	for _, v := range bySeverity(c.Rows) {
+		reason := v.Reason
+		if v.Confirmation != nil && v.Confirmation.Ratio != nil {
+			reason += ", again " + changeOf(*v.Confirmation.Ratio)
+		}
+		g.Rows = append(g.Rows, []string{
+			v.Verdict, plain(v.Row.String()), figureIn(v.Base.Median, v.Unit), figureIn(v.Head.Median, v.Unit),
+			orNone(v.Ratio, changeOf), intervalIn(v.Interval), orNone(v.AdjustedP, probability), percent(v.Threshold),
+			fmt.Sprintf("%d:%d", v.Base.Processes, v.Head.Processes), reason,
+		})
+	}
+	return g
+}
+
+func figureIn(v *float64, unit string) string {
+	if unit == "ns" {
+		return orNone(v, Duration)
+	}
+	return orNone(v, digits)
+}
+
+func orNone(v *float64, show func(float64) string) string {
+	if v == nil {
+		return "-"
+	}
+	return show(*v)
+}
+
+// changeOf is a ratio as a change in per cent, with sign.
+func changeOf(ratio float64) string {
+	switch p := 100 * (ratio - 1); {
+	case p >= 999.5:
+		return fmt.Sprintf("x%.3g", ratio)
+	case p >= 99.5 || p <= -99.5:
+		return fmt.Sprintf("%+.0f%%", p)
+	default:
+		return fmt.Sprintf("%+.2f%%", p)
+	}
+}
+
+func intervalIn(i *results.Interval) string {
+	if i == nil {
+		return "-"
+	}
+	return changeOf(i.Low) + " to " + changeOf(i.High)
+}
+
+func probability(p float64) string {
+	if p < 0.0001 {
+		return fmt.Sprintf("%.0e", p)
+	}
+	return fmt.Sprintf("%.2g", p)
+}
+
+// intervalNote says what stands in the columns that need words.
+func intervalNote(c *results.Comparison) []string {
+	lines := []string{"p is Mann and Whitney's of the processes' medians after Holm's correction over all rows; threshold is the least change that counts."}
+	var kinds []string
+	for _, v := range c.Rows {
+		if v.Interval == nil {
+			continue
+		}
+		if k := fmt.Sprintf("covers %s at %d:%d processes", percent(v.Interval.Coverage), v.Base.Processes, v.Head.Processes); !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	if len(kinds) > 0 {
+		lines = append(lines, "interval is of the change of each row alone, over processes ("+strings.Join(kinds, "; ")+").")
+	}
+	return lines
+}
+
+// nextSteps lists what rows ask for, each step once.
+func nextSteps(c *results.Comparison) []string {
+	var steps []string
+	count := map[string]int{}
+	for _, v := range bySeverity(c.Rows) {
+		if v.Next == "" {
+			continue
+		}
+		if count[v.Next]++; count[v.Next] == 1 {
+			steps = append(steps, v.Next)
+		}
+	}
+	for i, s := range steps {
+		if n := count[s]; n > 1 {
+			steps[i] = fmt.Sprintf("%s (%d rows)", s, n)
+		}
+	}
+	return plains(steps)
+}
+
+// carriedLines folds the records' doubts of a kind into one line.
+func carriedLines(c *results.Comparison) []string {
+	var own, run, cells, last folded
+	for _, w := range c.Warnings {
+		at := plain(w.Record)
+		switch {
+		case w.Record == "":
+			own.add(w.Warning, "", "")
+		case w.Cell != nil:
+			cells.add(w.Warning, fmt.Sprintf("%s: %s batch\x00 gpus %d", at, plain(w.Cell.Workload), w.Cell.GPUs), fmt.Sprint(w.Cell.Batch))
+		case slices.Contains(lasting, w.Warning.Code):
+			last.add(w.Warning, at, "")
+		default:
+			run.add(w.Warning, at, "")
+		}
+	}
+	var lines []string
+	for _, d := range slices.Concat(own.doubts(), run.doubts(), cells.doubts(), last.doubts()) {
+		lines = append(lines, d.line())
+	}
+	return lines
+}
+
+func verdictText(w io.Writer, c *results.Comparison) error {
+	for i, s := range sectionsOf(c) {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintln(w, s.title); err != nil {
+			return err
+		}
+		indent := "  "
+		if s.grid != nil {
+			indent = ""
+			if err := s.grid.Write(w); err != nil {
+				return err
+			}
+		}
+		for _, line := range s.lines {
+			if _, err := fmt.Fprintln(w, indent+line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func verdictMarkdown(w io.Writer, c *results.Comparison) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# trbench compare: %s\n", markdownText(c.Verdict))
+	for _, s := range sectionsOf(c) {
+		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(s.title))
+		if s.grid != nil {
+			s.grid.markdown(&b)
+			b.WriteString("\n")
+			for _, line := range s.lines {
+				fmt.Fprintf(&b, "%s  \n", markdownText(line))
+			}
+			continue
+		}
+		for _, line := range s.lines {
+			fmt.Fprintf(&b, "- %s\n", markdownText(line))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Explain writes every number behind rows' verdicts.
+func Explain(w io.Writer, rows []results.RowVerdict) error {
+	var b strings.Builder
+	for i := range rows {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		explainRow(&b, &rows[i], "")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func explainRow(b *strings.Builder, v *results.RowVerdict, indent string) {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(b, "%s%-14s %s\n", indent, name, plain(fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintf(b, "%s%s\n", indent, plain(v.Row.String()))
+	indent += "  "
+	line("verdict", "%s (%s)", v.Verdict, v.Reason)
+	line("why", "%s", v.Why)
+	if v.Verdict != results.Slower {
+		line("no alert", "%s", noAlert(v))
+	}
+	if v.Next != "" {
+		line("next", "%s", v.Next)
+	}
+	explainSide(line, "base", v.Base, v.Unit)
+	explainSide(line, "head", v.Head, v.Unit)
+	if v.Ratio != nil {
+		line("effect", "head / base %s, %s", fiveDigits(*v.Ratio), changeOf(*v.Ratio))
+	}
+	if i := v.Interval; i != nil {
+		line("interval", "%s, %s, covers %s of the asked %s", intervalIn(i), i.Method, percent(i.Coverage), percent(i.Level))
+	}
+	switch {
+	case v.Noise == nil:
+		line("noise", "not known: no side has 3 runs")
+	case v.NoiseRuns == 0:
+		line("noise", "%s of a run's median, as handed in", percent(*v.Noise))
+	default:
+		line("noise", "%s of a run's median, from %d runs", percent(*v.Noise), v.NoiseRuns)
+	}
+	line("threshold", "slower from a ratio of %s, faster to %s", fiveDigits(1+v.Threshold), fiveDigits(1/(1+v.Threshold)))
+	if v.P != nil {
+		line("U", "%s of %d pairs have head above base", fiveDigits(*v.U), v.Base.Processes*v.Head.Processes)
+		line("p", "%s, two-sided; %s after Holm over %d rows; at most %s counts", fiveDigits(*v.P), fiveDigits(*v.AdjustedP), v.Family, fiveDigits(v.Alpha))
+		line("least p", "%s with %d processes against %d; one of %d rows needs %s", fiveDigits(*v.FloorP), v.Base.Processes, v.Head.Processes, v.Family,
+			fiveDigits(v.Alpha/float64(max(v.Family, 1))))
+	}
+	line("needs", "%d processes of base and %d of head for one of %d rows", v.NeedBase, v.NeedHead, v.Family)
+	if v.Confirmation != nil {
+		fmt.Fprintf(b, "%sfirst measurement: %s; the second:\n", indent, v.First)
+		explainRow(b, v.Confirmation, indent)
+	}
+}
+
+// fiveDigits is enough digits to check a figure by hand; JSON and CSV have all.
+func fiveDigits(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
+
+// noAlert is the reject reason: the first condition of an alert that fails.
+func noAlert(v *results.RowVerdict) string {
+	switch v.Reason {
+	case results.NoEvidence, results.BelowThreshold:
+		return "the effect does not reach the threshold"
+	case results.NotSignificant:
+		return "the effect reaches the threshold, but the test does not exclude chance"
+	case results.TooNoisy:
+		return "the effect does not reach the threshold; a larger one could hide in the noise"
+	case results.TooFewProcesses:
+		return "with so few processes no outcome could be significant"
+	case results.NotRepeated:
+		return "the second measurement did not repeat it"
+	case results.NotConfirmed:
+		return "the second measurement cannot tell, or lacks the row"
+	case results.Significant:
+		return "it is " + v.Verdict
+	}
+	return "there is nothing to test"
+}
+
+func explainSide(line func(name, format string, args ...any), name string, s results.RowSide, unit string) {
+	if s.Median == nil {
+		line(name, "%d processes, no median", s.Processes)
+		return
+	}
+	line(name, "%s, the median of %d runs' medians, %d processes", figureIn(s.Median, unit), len(s.Runs), s.Processes)
+	for i, r := range s.Runs {
+		var words []string
+		for _, v := range r {
+			words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
+		}
+		line(fmt.Sprintf("  run %d, %s", i+1, unit), "%s", strings.Join(words, " "))
+	}
+}

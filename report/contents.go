@@ -64,7 +64,7 @@ func Collect(records []Named) (Contents, error) {
 	}
 	c := Contents{
 		Failures: s.failures(), Doubts: s.doubts(), Notes: append(s.notes(), s.lines()...),
-		Evidence: s.evidence(), Equal: true, HeadlineLines: s.headlines().Lines,
+		Evidence: s.evidence(), Equal: true,
 	}
 	for _, src := range s.list {
 		c.Records = append(c.Records, src.summary())
@@ -75,6 +75,9 @@ func Collect(records []Named) (Contents, error) {
 		}
 	}
 	c.Columns, c.Headlines = s.headlineRows()
+	if len(c.Headlines) > 0 {
+		c.HeadlineLines = append([]string{upper(meanNote) + " in the figures."}, intervalKinds(s, headlineRatios)...)
+	}
 	c.HeadlineAxis = headlineAxis(c.Headlines)
 	c.Verdict = s.verdict(c.Headlines, c.Columns)
 	c.Tables = []Section{{"Figures", s.figures(), s.intervalLine()}}
@@ -97,7 +100,9 @@ func (s sources) headlineRows() (columns []string, out []Headline) {
 	g, cols := s.comparison()
 	for cell, src := range s.headlineCells {
 		h := Headline{Cell: keys(src, cell, cols), Remarks: headlineRemarks(&cell.Headline), Withheld: true, Text: "-", Range: "-", Processes: "-"}
-		if r := cell.Headline.Ratio; r != nil {
+		if r := cell.Headline.Ratio; !cell.Verify.Equal {
+			h.Remarks = "withheld: the modes were not found equal"
+		} else if r != nil {
 			h.Base, h.Best, h.Processes = name(r.Base), name(r.Other), logs(r)
 			if f, ok := ratioFigure(r); ok {
 				h.Withheld, h.Value, h.Text = false, f.value, factor(f.value)
@@ -134,19 +139,28 @@ func headlineAxis(hs []Headline) ChartAxis {
 // interval does not carry: what holds 1 shows no difference, and what has no
 // interval shows nothing about other runs.
 func (s sources) verdict(hs []Headline, columns []string) []string {
-	cells, cpu := 0, 0
+	cells, cpu, broken := 0, 0, 0
 	for c := range s.cells {
+		if failed(c) {
+			broken++
+		}
 		if cells++; onCPU(c) {
 			cpu++
 		}
 	}
+	var tail []string
+	if broken > 0 {
+		tail = []string{fmt.Sprintf("%s failed.", upper(cellsWord(broken)))}
+	}
 	switch {
 	case cells == 0:
 		return []string{"Nothing was measured: no cells."}
+	case broken == cells && len(hs) == 0:
+		return []string{"Nothing holds: every cell failed."}
 	case cpu == cells:
-		return []string{"No headline: these figures are of a CPU, and show the method, not the gain."}
+		return append([]string{"No headline: these figures are of a CPU, and show the method, not the gain."}, tail...)
 	case len(hs) == 0:
-		return []string{"No headline: no cell has one."}
+		return append([]string{"No headline: no cell has one."}, tail...)
 	}
 	var faster, slower, unclear, bare, withheld []Headline
 	for _, h := range hs {
@@ -209,7 +223,7 @@ func (s sources) verdict(hs []Headline, columns []string) []string {
 	if n := len(withheld); n > 0 {
 		say("Withheld in %s: see the remarks.", cellsWord(n))
 	}
-	return out
+	return append(out, tail...)
 }
 
 func cellsWord(n int) string {

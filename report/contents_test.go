@@ -90,6 +90,11 @@ func headlined(values ...[3]float64) *results.Record {
 func TestVerdict(t *testing.T) {
 	none := math.NaN()
 	cpu := record("cpu", 1)
+	broken := headlined([3]float64{2, 1.9, 2.1}, [3]float64{none, none, none})
+	broken.Cells[1] = results.Cell{Key: broken.Cells[1].Key, Status: results.Failed, Failure: "killed"}
+	unequal := headlined([3]float64{2, 1.9, 2.1}, [3]float64{9, 8, 10})
+	unequal.Cells[1].Verify.Equal = false
+	dead := &results.Record{Cells: broken.Cells[1:]}
 	mixed := headlined([3]float64{2, 1.9, 2.1})
 	mixed.Cells = append(mixed.Cells, cpu.Cells...)
 	for name, test := range map[string]struct {
@@ -124,6 +129,9 @@ func TestVerdict(t *testing.T) {
 			"Captured steps are not shown to be faster than eager ones in any of 2 cells.",
 			"No difference is shown in 1 cell: the interval holds 1.",
 			"Captured is slower in 1 cell: 0.800 times as fast (0.700..0.900), batch 2, with step/inside/device."}},
+		"one failed": {broken, []string{"A captured step is 2.000 times as fast as an eager one, with step/inside/device.", "Interval: 1.900..2.100.", "1 cell failed."}},
+		"unequal":    {unequal, []string{"A captured step is 2.000 times as fast as an eager one, batch 1, with step/inside/device.", "Interval: 1.900..2.100.", "Withheld in 1 cell: see the remarks."}},
+		"all failed": {dead, []string{"Nothing holds: every cell failed."}},
 		"with a cpu": {mixed, []string{"A captured step is 2.000 times as fast as an eager one, with step/inside/device.", "Interval: 1.900..2.100."}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,12 +85,14 @@ func (s sources) headlines() Section {
 		}
 		g.Rows = append(g.Rows, append(line, headlineRemarks(&cell.Headline)))
 	}
-	return Section{Title: "Headline: step time of eager over the best captured configuration", Grid: g, Lines: ratioLines(s, func(c *results.Cell) []*results.Ratio {
-		if c.Headline.Ratio == nil || onCPU(c) {
-			return nil
-		}
-		return []*results.Ratio{c.Headline.Ratio}
-	})}
+	return Section{Title: "Headline: step time of eager over the best captured configuration", Grid: g, Lines: ratioLines(s, headlineRatios)}
+}
+
+func headlineRatios(c *results.Cell) []*results.Ratio {
+	if c.Headline.Ratio == nil || onCPU(c) {
+		return nil
+	}
+	return []*results.Ratio{c.Headline.Ratio}
 }
 
 // headlineCells yields the cells that have a headline, or a reason for none. A

@@ -552,6 +552,9 @@ func prints(t *testing.T, in context.Context, records []report.Named) {
 	if got != [3]string{"rgb(255, 255, 255)", "none", "visible"} {
 		t.Errorf("on paper: %q", got)
 	}
+	b.run(chromedp.EmulateViewport(1030, 900), chromedp.Sleep(50*time.Millisecond))
+	b.keep("paper")
+	b.fits(1030)
 	pdf, err := chromedp.Run(b.ctx, chromedp.PrintToPDF())
 	if err != nil {
 		t.Fatal(err)

@@ -525,6 +525,17 @@ func TestFiguresTable(t *testing.T) {
 	}
 }
 
+// What makes all figures meaningless comes before everything else.
+func TestUnequalComesFirst(t *testing.T) {
+	for name, want := range map[string]bool{"unequal": true, "gpu": false} {
+		verdict := byID(parse(t, write(t, page.Extra{}, samples(t)[name]...)), "verdict")
+		first := elements(verdict, "")[0]
+		if got := attribute(first, "class") == "evidence bad"; got != want || want && !strings.Contains(text(first), "not found equal") {
+			t.Errorf("%s begins with %s %q", name, first.Data, text(first))
+		}
+	}
+}
+
 // The headlines as drawn: where 1 lies, on which side of it an interval.
 func TestForest(t *testing.T) {
 	doc := parse(t, write(t, page.Extra{}, samples(t)["gpu"]...))

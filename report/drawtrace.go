@@ -59,7 +59,8 @@ type summaryItem struct {
 }
 
 // StepTimelines shows one step of each configuration on one time axis; an error
-// says why there is nothing to draw.
+// says why there is nothing to draw. Shorter windows are a closer look: from
+// about 100 operations in a picture on, single gaps merge into shares.
 func StepTimelines(about About, steps []TracedStep) (Picture, error) {
 	p := about.picture("trace_step", "Where does the device wait in a step?")
 	var ts timelines

@@ -262,6 +262,24 @@ func TestBestCaptured(t *testing.T) {
 	}
 }
 
+// Counts of captures add up over processes, and a phase takes the median of them.
+func TestMergeByHand(t *testing.T) {
+	k := configurationKey("graph", "event")
+	var c results.Cell
+	for i, ns := range []int64{50, 10, 20} {
+		n := int64(i + 1)
+		Merge(&c, &results.Cell{Configurations: []results.Configuration{{Key: k, Captures: results.Captures{Captures: n, Replays: 10 * n, Recaptures: 100 * n},
+			Prepare: []results.Phase{{Phase: "capture", Ns: ns}}}}}, results.Process{Index: i})
+	}
+	x := c.Configurations[0]
+	if x.Captures != (results.Captures{Captures: 6, Replays: 60, Recaptures: 600}) {
+		t.Errorf("%+v", x.Captures)
+	}
+	if p := x.Prepare[0]; p.Ns != 20 || !slices.Equal(p.Processes, []int64{50, 10, 20}) {
+		t.Errorf("%+v", p)
+	}
+}
+
 // Quantiles of 1 to 11 lie on the values: type 7 of Hyndman and Fan.
 func TestQuantile(t *testing.T) {
 	v := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}

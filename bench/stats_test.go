@@ -21,6 +21,13 @@ func TestSummarize(t *testing.T) {
 	if s.P10 != 1.5 || s.P90 != 18 {
 		t.Errorf("p10 %v, p90 %v", s.P10, s.P90)
 	}
+	var hundred []float64
+	for i := range 101 {
+		hundred = append(hundred, float64(100-i))
+	}
+	if s := Summarize([][]float64{hundred}); s.P10 != 10 || s.P90 != 90 || s.P99 != 99 || s.Max != 100 {
+		t.Errorf("of 0 to 100: %+v", s)
+	}
 	if Summarize([][]float64{{4}}).Interval != nil {
 		t.Error("an interval of one process")
 	}
@@ -133,6 +140,9 @@ func TestTwoGroups(t *testing.T) {
 		{"spread out", []float64{100, 110, 120, 130, 140, 150}, false},
 		{"close", []float64{100, 100.1, 100.9, 100, 101, 100.95}, false},
 		{"few", []float64{100, 101, 130}, false},
+		{"one alone below", []float64{70, 100, 101, 99, 100, 98}, false},
+		{"wider groups, gap 9 of 4", []float64{100, 102, 104, 113, 115, 117}, true},
+		{"gap 8 of 4", []float64{100, 102, 104, 112, 114, 116}, false},
 	} {
 		if got := twoGroups(c.values, 0.02); got != c.want {
 			t.Errorf("%s: %v", c.name, got)

@@ -109,9 +109,9 @@ func drift(series [][]float64) (share, p float64) {
 }
 
 // twoGroups says whether values fall into two groups far from each other: the
-// widest gap between neighbours is over half the range and many times what is
-// usual within the groups, each group has at least two values, and the gap
-// amounts to the given share of the median.
+// widest gap between neighbours is more than twice as wide as either group, each
+// group has at least two values, and the gap amounts to the given share of the
+// median.
 func twoGroups(values []float64, share float64) bool {
 	v := slices.Sorted(slices.Values(values))
 	if len(v) < 6 {
@@ -127,5 +127,5 @@ func twoGroups(values []float64, share float64) bool {
 		return false
 	}
 	within := max(v[at-1]-v[0], v[len(v)-1]-v[at])
-	return widest > (v[len(v)-1]-v[0])/2 && widest > 2*within
+	return widest > 2*within
 }

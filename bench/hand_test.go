@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -176,6 +177,8 @@ func TestDoubtsByHand(t *testing.T) {
 		// Fastest and slowest process apart by a twentieth.
 		{"processes differ", [][]float64{flat, flat, {1050, 1050, 1050, 1050}}, nil, []string{"processes_differ: differs by 5 % between the fastest and the slowest process; use --processes=8"}},
 		{"hardly", [][]float64{flat, flat, {1049, 1049, 1049, 1049}}, nil, nil},
+		{"seven differ", inProcesses(1000, 1008, 1016, 1025, 1033, 1042, 1050), nil, []string{"processes_differ: differs by 5 % between the fastest and the slowest process; use --processes=8 or more"}},
+		{"eight differ", inProcesses(1000, 1007, 1014, 1021, 1029, 1036, 1043, 1050), nil, []string{"processes_differ: between the fastest and the slowest process; end what else is running; the interval says"}},
 		// A drift of 2 % over the blocks, either way.
 		{"slower", [][]float64{rising(1e6, 3000), rising(1e6, 3000), rising(1e6, 3000)}, nil, []string{"drift: becomes 2.1 % slower"}},
 		{"faster", [][]float64{rising(1e6, -3000), rising(1e6, -3000), rising(1e6, -3000)}, nil, []string{"drift: becomes 2.1 % faster"}},
@@ -211,6 +214,66 @@ func TestDoubtsByHand(t *testing.T) {
 				t.Errorf("%q, want %q", list, c.want)
 			}
 		})
+	}
+}
+
+// inProcesses are processes of four blocks, each at a level.
+func inProcesses(levels ...float64) [][]float64 {
+	var v [][]float64
+	for _, at := range levels {
+		v = append(v, []float64{at, at, at, at})
+	}
+	return v
+}
+
+// Which configurations are compared: plain eager with all others, eager with
+// dispatch with what is captured alone, and nothing else is a base.
+func TestRatiosByHand(t *testing.T) {
+	slow := configurationKey("eager", "event")
+	slow.DispatchNs = 5000
+	host := configurationKey("eager", "event")
+	host.Control = "host"
+	plain, joined, graph := configurationKey("eager", "event"), configurationKey("eager", "host"), configurationKey("graph", "event")
+	c := &results.Cell{}
+	for i, k := range []results.ConfigurationKey{plain, slow, joined, host, graph} {
+		c.Configurations = append(c.Configurations, blocksOfProcesses(k, []float64{1000 * float64(i+1)}))
+	}
+	got := map[[2]results.ConfigurationKey]float64{}
+	for _, r := range ratios(c) {
+		got[[2]results.ConfigurationKey{r.Base, r.Other}] = r.Value
+	}
+	want := map[[2]results.ConfigurationKey]float64{{plain, slow}: 1. / 2, {plain, joined}: 1. / 3, {plain, host}: 1. / 4, {plain, graph}: 1. / 5, {slow, graph}: 2. / 5}
+	if len(got) != len(want) {
+		t.Errorf("%v", got)
+	}
+	for pair, v := range want {
+		if !near(got[pair], v, 1e-12) {
+			t.Errorf("%v: %v, want %v", pair, got[pair], v)
+		}
+	}
+}
+
+// Where a sample was taken goes into it whole.
+func TestSamplesKeepTheirPlace(t *testing.T) {
+	s := newSampleSet(2, 3)
+	if !s.add(Taken{Configuration: 1, Block: 4, Position: 5, Values: []Value{{results.SubmitTimeNs, 6, 7000}}}) {
+		t.Fatal("refused")
+	}
+	m := s.metrics(1)
+	if len(m) != 1 || len(s.metrics(0)) != 0 || m[0].Samples[0] != (results.Sample{Process: 3, Rank: 6, Block: 4, Position: 5, Value: 7000}) {
+		t.Errorf("%+v", m)
+	}
+}
+
+// The pace is this run's: 10 of 100 parts took 10 s, and 40 are left.
+func TestTimeLeftByHand(t *testing.T) {
+	w := &watcher{run: &Run{Clock: &fakeClock{now: 12 * time.Second}, begin: 2 * time.Second}, total: 100, sum: 60, resumed: 50}
+	if got := w.left(); got != 40*time.Second {
+		t.Errorf("%v", got)
+	}
+	w.sum = 51.9 // too little to tell
+	if got := w.left(); got != 0 {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -258,6 +321,21 @@ func TestBestCaptured(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// All finished processes of all cells count against the budget, and a twentieth
+// of it may be overrun without a word.
+func TestBudgetByHand(t *testing.T) {
+	s := time.Second.Nanoseconds()
+	for last, want := range map[int64]string{5: "", 6: "the run took 6.0 s longer than --budget=1m40s: "} {
+		r := Run{Plan: Plan{BudgetNs: 100 * s}, Clock: &fakeClock{}, Record: &results.Record{Cells: []results.Cell{
+			{Processes: []results.Process{{Ns: 40 * s}, {Ns: 30 * s}}}, {Processes: []results.Process{{Ns: 30 * s}, {Ns: last * s}}}}}}
+		r.countSpent()
+		r.doubtBudget()
+		if got := r.Record.Warnings; (want == "") != (len(got) == 0) || len(got) == 1 && !strings.HasPrefix(got[0].Text, want) {
+			t.Errorf("%d s over: %+v, want %q", last, got, want)
 		}
 	}
 }

@@ -60,7 +60,7 @@ type summaryItem struct {
 
 // StepTimelines shows one step of each configuration on one time axis; an error
 // says why there is nothing to draw. Shorter windows are a closer look: from
-// about 100 operations in a picture on, single gaps merge into shares.
+// 165 gaps in a step on, the device is drawn in shares of wider columns.
 func StepTimelines(about About, steps []TracedStep) (Picture, error) {
 	p := about.picture("trace_step", "Where does the device wait in a step?")
 	var ts timelines

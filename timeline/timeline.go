@@ -174,6 +174,10 @@ type ReadReport struct {
 	BadTimes, Duplicates int64
 	// Truncated says that the recording stops in the middle.
 	Truncated bool
+	// Repaired counts what was invalid and understood all the same, first at
+	// offset RepairedAt (meaningless if none): nothing is lost, but somebody
+	// guessed.
+	Repaired, RepairedAt int64
 	// NotRecorded lists what this kind of recording can hold and this one does
 	// not ("launch calls"). It is not the same as none having happened.
 	NotRecorded []string

@@ -1,5 +1,7 @@
 package results
 
+import "encoding/json"
+
 // Verdicts on a row and on a comparison. Of a metric where higher is better,
 // slower means lower.
 const (
@@ -162,4 +164,20 @@ type Comparison struct {
 	// Partial says in sentences what is missing from the records.
 	Partial  []string         `json:"partial"`
 	Warnings []CarriedWarning `json:"warnings"`
+}
+
+// MarshalJSON makes lists appear as [] rather than null.
+func (c Comparison) MarshalJSON() ([]byte, error) {
+	type plain Comparison
+	c.Records, c.Suspects, c.Allowed, c.Rows = notNil(c.Records), notNil(c.Suspects), notNil(c.Allowed), notNil(c.Rows)
+	c.OnlyBase, c.OnlyHead, c.Exact = notNil(c.OnlyBase), notNil(c.OnlyHead), notNil(c.Exact)
+	c.Partial, c.Warnings = notNil(c.Partial), notNil(c.Warnings)
+	return json.Marshal(plain(c))
+}
+
+// MarshalJSON makes lists appear as [] rather than null.
+func (s RowSide) MarshalJSON() ([]byte, error) {
+	type plain RowSide
+	s.Runs = notNil(s.Runs)
+	return json.Marshal(plain(s))
 }

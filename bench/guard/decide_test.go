@@ -56,6 +56,9 @@ func TestDecide(t *testing.T) {
 		{"noise of pinned runs", runs(run(8, 100), run(8, 101), run(8, 99), run(8, 102), run(8, 98)), runs(run(8, 104)), nil, "", 0, results.Same, results.BelowThreshold, "less than 5.3"},
 		{"321 rows of 8 against 8", runs(run(8, 100)), runs(run(8, 102)), nil, "", 320, results.Slower, results.Significant, "over 321 rows"},
 		{"322 rows of 8 against 8", runs(run(8, 100)), runs(run(8, 102)), nil, "", 321, results.Ambiguous, results.TooFewProcesses, "at least 9 processes a side"},
+		// U is 56 of 64, p 0.0104: enough alone, too much among ten.
+		{"alone", runs(run(8, 100)), runs(append(run(7, 102), 99)), nil, "", 0, results.Slower, results.Significant, "p 0.0104 after Holm over 1 row"},
+		{"among ten", runs(run(8, 100)), runs(append(run(7, 102), 99)), nil, "", 9, results.Ambiguous, results.NotSignificant, "p 0.104 after Holm over 10 rows is above 0.05"},
 		{"3 against 3", runs(run(3, 100)), runs(run(3, 150)), nil, "", 0, results.Ambiguous, results.TooFewProcesses, "at least 4 processes a side"},
 		{"1 against 1", runs(run(1, 100)), runs(run(1, 150)), nil, "", 0, results.Ambiguous, results.TooFewProcesses, "1 processes against 1 cannot tell"},
 		{"none against some", nil, runs(run(8, 150)), nil, "", 0, results.Ambiguous, results.NoFigures, "no figures of base"},

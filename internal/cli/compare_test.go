@@ -142,6 +142,12 @@ func TestCompareOutput(t *testing.T) {
 func TestCompareFormatsAgree(t *testing.T) {
 	dir := recordsIn(t)
 	_, c := judged(t, dir, "base.json", "head.json")
+	_, text, _ := compareIn(t, dir, "base.json", "head.json", "--format=json")
+	for _, list := range []string{`"allowed": []`, `"only_base": []`, `"exact": []`, `"partial": []`} {
+		if !strings.Contains(text, list) {
+			t.Errorf("JSON lacks %s", list)
+		}
+	}
 	verdicts := map[string]string{}
 	slower, ambiguous := 0, 0
 	for _, v := range c.Rows {

@@ -7,7 +7,8 @@
 # It prints the tables last: T1 step times by tune, T2 what launching a graph
 # takes the host, T3 operators by time. OUT (default build/anatomy) gets
 # anatomy.log with all of it and every operator. CELLS are
-# model:batch[:tune,tune]; BUDGET is the seconds after which no cell begins.
+# model:batch[:tune,tune]; OPERATORS the tunes whose operators are timed beside
+# base's; BUDGET is the seconds after which no cell begins.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 if [ "${1:-}" = build ]; then
@@ -20,7 +21,7 @@ for dir in /usr/local/nvidia/lib64 /usr/local/nvidia/lib; do
 	[ -d "$dir" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
 done
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-} TRBENCH_GPU=1
-export TRBENCH_ANATOMY_BUDGET=${BUDGET:-170}
+export TRBENCH_ANATOMY_BUDGET=${BUDGET:-170} TRBENCH_ANATOMY_OPERATORS=${OPERATORS:-}
 few=base,serial+pdl,hazards,hazards+pdl,hazards+one+pdl
 most=base,pdl,serial,serial+pdl,hazards,hazards+pdl,one,hazards+one+pdl
 export TRBENCH_ANATOMY=${CELLS:-resnet18-cifar:16 resnet50:64:$most resnet50:256:$few resnet18-cifar:256:$few}

@@ -15,6 +15,7 @@ type unit struct {
 	x, out       value
 	y            TensorID // the convolution's output
 	mean, invstd TensorID
+	mask         TensorID // of the output's values above 0; NoTensor if there is none
 	relu, add    bool
 }
 
@@ -24,7 +25,7 @@ func (c convShape) attr() Attr {
 
 // forward emits a unit. z, if any, is added before ReLU.
 func (b *builder) forward(c convShape, x value, relu bool, z *value) unit {
-	u := unit{conv: c, x: x, relu: relu, add: z != nil}
+	u := unit{conv: c, x: x, relu: relu, add: z != nil, mask: NoTensor}
 	u.out = value{down: x.down * c.stride, c: c.out}
 	u.y = b.activation("act:"+c.name, b.act, u.out.dims())
 	b.add(Node{Name: c.name + ".fwd", Op: OpConv, In: []TensorID{x.id, b.weight(c.name+".weight", false)}, Out: []TensorID{u.y}, Attr: c.attr()})
@@ -69,17 +70,54 @@ func (b *builder) norm(u *unit, z *value, fuse bool) TensorID {
 		if z != nil {
 			n.In = append(n.In, z.id)
 		}
+		if u.relu && b.w.Target.Lowering.NormMask {
+			d := u.out.dims()
+			d.C /= MaskRun(b.act, d.C)
+			u.mask = b.activation("mask:"+c.norm, U8, d)
+			n.Attr.Mask = true
+			n.Out = append(n.Out, u.mask)
+		}
 	}
 	b.add(n)
 	return out
 }
 
+// gradient is a value's gradient: a tensor, or the sum of two that is yet to be
+// taken.
+type gradient struct {
+	id, other TensorID // other is NoTensor if there is one alone
+	join      string   // the name of their sum
+}
+
+func whole(id TensorID) gradient { return gradient{id: id, other: NoTensor} }
+
+// taken emits a gradient's sum, if it is one.
+func (b *builder) taken(g gradient, d Dims) TensorID {
+	if g.other == NoTensor {
+		return g.id
+	}
+	sum := b.activation("dx:"+g.join, b.act, d)
+	b.add(Node{Name: g.join + ".join.bwd", Op: OpAdd, In: []TensorID{g.id, g.other}, Out: []TensorID{sum}})
+	return sum
+}
+
+// sums says whether a unit's backward pass takes the sum of two gradients
+// itself.
+func (b *builder) sums(u unit) bool {
+	l := b.w.Target.Lowering
+	return l.FusedNorm && l.FusedJoin && !b.spec.NoBatchNorm && u.relu
+}
+
 // backward emits a unit's backward pass from the gradient of its output. It
 // returns the gradient of its input (NoTensor unless needDX) and, for a unit
 // with a residual sum, of the value added.
-func (b *builder) backward(u unit, dy TensorID, needDX bool) (dx, dz TensorID) {
+func (b *builder) backward(u unit, g gradient, needDX bool) (dx, dz TensorID) {
 	c := u.conv
 	dx, dz = NoTensor, NoTensor
+	dy, other := g.id, g.other
+	if !b.sums(u) {
+		dy, other = b.taken(g, u.out.dims()), NoTensor
+	}
 	fused := b.w.Target.Lowering.FusedNorm && !b.spec.NoBatchNorm
 	if !fused && u.relu {
 		d := b.activation("drelu:"+c.norm, b.act, u.out.dims())
@@ -99,7 +137,15 @@ func (b *builder) backward(u unit, dy TensorID, needDX bool) (dx, dz TensorID) {
 		}
 		if fused && u.relu {
 			n.Attr.ReLU = true
-			n.In = append(n.In, u.out.id)
+			on := u.out.id
+			if u.mask != NoTensor {
+				n.Attr.Mask, on = true, u.mask
+			}
+			n.In = append(n.In, on)
+		}
+		if other != NoTensor {
+			n.Attr.Sum = true
+			n.In = append(n.In, other)
 		}
 		if fused && u.add {
 			n.Attr.Add = true
@@ -145,25 +191,28 @@ func (b *builder) blockForward(s blockShape, x value) (residual, value) {
 	return r, x
 }
 
-func (b *builder) blockBackward(r residual, dy TensorID, needDX bool) TensorID {
-	d, dz := dy, NoTensor
+// blockBackward emits a block's backward pass and returns the gradient of its
+// input.
+func (b *builder) blockBackward(r residual, d gradient, needDX bool) gradient {
+	dz := NoTensor
 	for i := len(r.main) - 1; i >= 0; i-- {
 		dx, z := b.backward(r.main[i], d, needDX || i > 0)
 		if z != NoTensor {
 			dz = z
 		}
-		d = dx
+		d = whole(dx)
 	}
 	if r.shortcut != nil {
-		dz, _ = b.backward(*r.shortcut, dz, needDX)
+		dz, _ = b.backward(*r.shortcut, whole(dz), needDX)
 	}
 	if !needDX {
-		return NoTensor
+		return whole(NoTensor)
 	}
-	x := r.main[0].x
-	sum := b.activation("dx:"+r.shape.name, b.act, x.dims())
-	b.add(Node{Name: r.shape.name + ".join.bwd", Op: OpAdd, In: []TensorID{d, dz}, Out: []TensorID{sum}})
-	return sum
+	d.other, d.join = dz, r.shape.name
+	if !b.w.Target.Lowering.FusedJoin {
+		return whole(b.taken(d, r.main[0].x.dims()))
+	}
+	return d
 }
 
 // stemUnit is the first layer, kept for backward.
@@ -192,11 +241,11 @@ func (b *builder) stemForward(h Half) stemUnit {
 }
 
 // stemBackward emits the first layer's backward pass.
-func (b *builder) stemBackward(s stemUnit, dy TensorID) {
+func (b *builder) stemBackward(s stemUnit, dy gradient) {
 	if b.model.stem.pool {
 		d := b.activation("dx:stem.pool", b.act, s.unit.out.dims())
-		b.add(Node{Name: "stem.pool.bwd", Op: OpMaxPoolBwd, In: []TensorID{dy, s.index}, Out: []TensorID{d}, Attr: poolAttr})
-		dy = d
+		b.add(Node{Name: "stem.pool.bwd", Op: OpMaxPoolBwd, In: []TensorID{dy.id, s.index}, Out: []TensorID{d}, Attr: poolAttr})
+		dy = whole(d)
 	}
 	b.backward(s.unit, dy, false)
 }
@@ -210,7 +259,7 @@ func (b *builder) fixedLabels() TensorID {
 }
 
 // deep emits DEEP_FWD_BWD and returns the gradient of the stem's output.
-func (b *builder) deep(s stemUnit) TensorID {
+func (b *builder) deep(s stemUnit) gradient {
 	x := s.out
 	var blocks []residual
 	for _, shape := range b.model.blocks {
@@ -233,10 +282,13 @@ func (b *builder) deep(s stemUnit) TensorID {
 	dpool := b.activation("dx:fc", b.act, pooled.dims())
 	b.add(Node{Name: "fc.bwd_data", Op: OpFCBwdData, In: []TensorID{dlogits, fcw}, Out: []TensorID{dpool}})
 	b.add(Node{Name: "fc.bwd_filter", Op: OpFCBwdFilter, In: []TensorID{pooled.id, dlogits}, Out: []TensorID{b.weightGrad("fc.weight"), b.id("grad:fc.bias")}})
-	d := b.activation("dx:pool", b.act, x.dims())
-	b.add(Node{Name: "pool.bwd", Op: OpAvgPoolBwd, In: []TensorID{dpool}, Out: []TensorID{d}})
+	d := whole(b.activation("dx:pool", b.act, x.dims()))
+	b.add(Node{Name: "pool.bwd", Op: OpAvgPoolBwd, In: []TensorID{dpool}, Out: []TensorID{d.id}})
 	for i := len(blocks) - 1; i >= 0; i-- {
 		d = b.blockBackward(blocks[i], d, i > 0 || !b.spec.FreezeStem)
+	}
+	if b.model.stem.pool || !b.sums(s.unit) {
+		d = whole(b.taken(d, s.out.dims())) // here once, and not in both halves' backward
 	}
 	if b.spec.Inject {
 		g := b.weightGrad(b.model.convs()[1].name + ".weight")

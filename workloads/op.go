@@ -15,14 +15,16 @@ const (
 	OpConv          // In x, w; Out y. Attr R,S,Stride,Pad. Weights K,R,S,C of type T. Cross-correlation, no bias.
 	OpConvBwdData   // In dy, w; Out dx. Overwrites.
 	OpConvBwdFilter // In x, dy; Out dw (type T). Overwrites.
-	// OpBatchNorm: In x, gamma, beta [, z]; Out y, mean, invstd, statMean, statVar.
-	// Attr Eps, ReLU, Add, Groups, Unbiased. y = gamma*(x-mean)*invstd+beta, plus z if
+	// OpBatchNorm: In x, gamma, beta [, z]; Out y, mean, invstd, statMean, statVar [, mask if Mask].
+	// Attr Eps, ReLU, Add, Mask, Groups, Unbiased. y = gamma*(x-mean)*invstd+beta, plus z if
 	// Add, then max(0, .) if ReLU (NaN stays NaN). mean and invstd are F32 of Groups*C.
 	// statMean and statVar are F32 of C, the mean over groups of the batch mean and of the
 	// variance; with Unbiased the variance is multiplied by n/max(n-1,1), n the elements a channel and group.
+	// mask (U8 [n,s,s,C/run]) says where y > 0: bit j of byte i is of element i*run+j, run as [MaskRun] says.
 	OpBatchNorm
-	// OpBatchNormBwd: In x, dy, gamma, mean, invstd [, y if ReLU]; Out dx, dgamma, dbeta [, dz if Add].
-	// With ReLU the incoming gradient is dy where y > 0, else 0. dz is that masked gradient.
+	// OpBatchNormBwd: In x, dy, gamma, mean, invstd [, y if ReLU, or its mask if Mask] [, dy2 if Sum]; Out dx, dgamma,
+	// dbeta [, dz if Add]. With Sum dy + dy2, rounded to T, takes the place of dy. With ReLU the incoming gradient is
+	// dy where y > 0, else 0. dz is that masked gradient.
 	OpBatchNormBwd
 	OpReLU        // In x; Out y. max(0, x), NaN stays NaN.
 	OpReLUBwd     // In y, dy; Out dx = dy where y > 0, else 0.
@@ -89,7 +91,8 @@ func (o Op) String() string { return opNames[o] }
 type Attr struct {
 	R, S, Stride, Pad int
 	ReLU, Add         bool
-	Groups            int // batch-norm groups, at least 1
+	Mask, Sum         bool // batch norm alone
+	Groups            int  // batch-norm groups, at least 1
 	Unbiased          bool
 	Eps               float32
 	Smoothing         float32
@@ -103,6 +106,16 @@ type Attr struct {
 	Spans             []Span
 	Norms             []NormSpan
 	Control           ControlRule
+}
+
+// MaskRun is how many channels of c share a byte of a batch norm's mask: those of
+// 16 bytes of activations, which devices read at once, or one if they do not
+// divide c.
+func MaskRun(d DType, c int) int {
+	if n := int(16 / d.Bytes()); c%n == 0 {
+		return n
+	}
+	return 1
 }
 
 // Span is a tensor inside a range: element offset and count.

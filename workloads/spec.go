@@ -109,6 +109,14 @@ const besideNodes = 24
 type Lowering struct {
 	// FusedNorm makes batch norm, ReLU and residual add one node.
 	FusedNorm bool
+	// FusedJoin makes the sum of the two gradients that meet at a residual
+	// block's input part of the batch norm backward that reads it. It goes
+	// with FusedNorm; the bits are the same.
+	FusedJoin bool
+	// NormMask lets batch norm's backward read where its ReLU let values
+	// through from a mask that forward leaves, instead of from the output
+	// itself. It goes with FusedNorm; the bits are the same.
+	NormMask bool
 	// MultiTensor makes optimizer nodes cover a whole range instead of one
 	// parameter tensor each.
 	MultiTensor bool

@@ -263,7 +263,7 @@ func (b *builder) build() {
 	var stem [2]stemUnit
 	emit(FirstLayerFwdA, func() { stem[A] = b.stemForward(A) })
 	emit(FirstLayerFwdB, func() { stem[B] = b.stemForward(B) })
-	var d TensorID
+	var d gradient
 	emit(DeepFwdBwd, func() { d = b.deep(stem[A]) })
 	emit(FirstLayerBwdA, func() { b.stemBackward(stem[A], d) })
 	emit(FirstLayerBwdB, func() { b.stemBackward(stem[B], d) })

@@ -60,7 +60,11 @@ func epochs(steps, vals int) []Segment {
 	return segs
 }
 
-func lowerings() map[string]Lowering { return map[string]Lowering{"plain": Plain, "fused": Fused} }
+func lowerings() map[string]Lowering {
+	lean := Fused
+	lean.FusedJoin, lean.NormMask = true, true
+	return map[string]Lowering{"plain": Plain, "fused": Fused, "lean": lean}
+}
 
 func build1(t *testing.T, s Spec, l Lowering) *Workload {
 	t.Helper()

@@ -149,7 +149,9 @@ func TestAgainstPyTorch(t *testing.T) {
 func againstPyTorch(t *testing.T, d devicetest.Kind, g *golden.Golden) {
 	for i := range g.Cases {
 		c := &g.Cases[i]
-		for name, l := range map[string]workloads.Lowering{"plain": workloads.Plain, "fused": workloads.Fused} {
+		lean := workloads.Fused
+		lean.FusedJoin, lean.NormMask = true, true
+		for name, l := range map[string]workloads.Lowering{"plain": workloads.Plain, "fused": workloads.Fused, "lean": lean} {
 			for _, k := range []results.ConfigurationKey{key("eager", "event"), key("step", "inside")} {
 				t.Run(c.Name+"/"+name+"/"+k.Mode, func(t *testing.T) {
 					compared := 0

@@ -159,6 +159,45 @@ func TestLoweringsAgreeOnEveryWay(t *testing.T) {
 	must(t, err)
 }
 
+// Sums and masks inside the batch norms' backward pass change no bit.
+func TestLeanLoweringIsTheFusedOne(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*workloads.Spec)
+	}{
+		{"AMP", func(s *workloads.Spec) {}},
+		{"FP32", func(s *workloads.Spec) { s.Precision = workloads.FP32 }},
+		{"frozen stem", func(s *workloads.Spec) { s.FreezeStem = true }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := tinySpec()
+			c.change(&spec)
+			want, launches := map[string]string{}, 0 // tensors have other numbers in each lowering
+			for _, join := range []bool{false, true} {
+				for _, mask := range []bool{false, true} {
+					l := workloads.Fused
+					l.FusedJoin, l.NormMask = join, mask
+					s := open(t, spec, cpu.Options{Lowering: &l}, Options{})
+					x := executor(t, s, key("eager/event/device"))
+					must(t, s.Restore(), x.Rehearse(3))
+					n, st, first := len(s.w.Nodes(workloads.DeepFwdBwd)), state(t, s), len(want) == 0
+					for _, id := range s.w.State() {
+						name := s.w.Tensor(id).Name
+						if got := string(st.Tensor(0, name)); first {
+							want[name], launches = got, n
+						} else if got != want[name] {
+							t.Errorf("join=%v mask=%v: %s differs", join, mask, name)
+						}
+					}
+					if join != (n < launches) {
+						t.Errorf("join=%v: %d nodes, %d with sums of their own", join, n, launches)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestPreparingChangesNothing(t *testing.T) {
 	for _, ranks := range []int{1, 2} {
 		spec := tinySpec()

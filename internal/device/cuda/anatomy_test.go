@@ -41,6 +41,13 @@ var tunes = []tune{
 	{"fills+hazards+pdl", Tuning{FillKernels: true, Edges: EdgesHazards, Dependent: true}},
 	{"fills+one+pdl", Tuning{FillKernels: true, OneKernelNorm: true, Dependent: true}},
 	{"fills+hazards+one+pdl", Tuning{FillKernels: true, Edges: EdgesHazards, OneKernelNorm: true, Dependent: true}},
+	{"join", Tuning{FusedJoin: true}},
+	{"mask", Tuning{NormMask: true}},
+	{"join+mask", Tuning{FusedJoin: true, NormMask: true}},
+	{"lean", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Dependent: true}},
+	{"lean+serial", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Edges: EdgesSerial, Dependent: true}},
+	{"lean+hazards", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Edges: EdgesHazards, Dependent: true}},
+	{"lean+one", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, OneKernelNorm: true, Dependent: true}},
 	{"pdl", Tuning{Dependent: true}},
 	{"serial", Tuning{Edges: EdgesSerial}},
 	{"serial+pdl", Tuning{Edges: EdgesSerial, Dependent: true}},
@@ -54,7 +61,8 @@ var tunes = []tune{
 
 // TestAnatomy prints where a step's time goes; it asserts equal bits and no
 // time. TRBENCH_ANATOMY holds cells, "resnet50:64:base,hazards" or with no
-// names for all tunes; TRBENCH_ANATOMY_BUDGET the seconds after which no
+// names for all tunes; TRBENCH_ANATOMY_OPERATORS the tunes whose operators are
+// timed beside base's; TRBENCH_ANATOMY_BUDGET the seconds after which no
 // further cell begins. Without TRBENCH_GPU a small net runs on the fake driver.
 func TestAnatomy(t *testing.T) {
 	cells := strings.Fields(os.Getenv("TRBENCH_ANATOMY"))
@@ -157,8 +165,11 @@ func (a *anatomy) run(want []tune) {
 		for i, u := range open {
 			if u.name == "base" {
 				a.launches(u)
+			}
+			if u.name == "base" || slices.Contains(strings.Split(os.Getenv("TRBENCH_ANATOMY_OPERATORS"), ","), u.name) {
 				a.operators(u)
-			} else if i == len(open)-1 {
+			}
+			if u.name != "base" && i == len(open)-1 {
 				a.launches(u)
 			}
 		}
@@ -556,6 +567,9 @@ func (a *anatomy) operators(u *tuned) {
 			name := o.b.Op.String()
 			if o.b.Attr.Add {
 				name += "+add"
+			}
+			if o.b.Attr.Sum {
+				name += "+sum"
 			}
 			if o.b.SubGraph == workloads.FirstLayerFwdA || o.b.SubGraph == workloads.FirstLayerFwdB || o.b.SubGraph == workloads.FirstLayerBwdA || o.b.SubGraph == workloads.FirstLayerBwdB {
 				name = "stem " + name

@@ -85,7 +85,8 @@ func (d *Device) MaxRanks() int { return min(d.gpus, 1) }
 // Target says which lowering the device runs and what scratch its operators
 // need.
 func (d *Device) Target() workloads.Target {
-	return workloads.Target{Lowering: *d.opts.Lowering, ScratchBytes: d.scratch, Beside: d.Tuning().Edges == EdgesHazards}
+	t := d.Tuning()
+	return workloads.Target{Lowering: t.lowering(*d.opts.Lowering), ScratchBytes: d.scratch, Beside: t.Edges == EdgesHazards}
 }
 
 func (d *Device) scratch(b *workloads.Bound) int64 {

@@ -23,8 +23,10 @@ func TestTunedTrainsAsTheCPU(t *testing.T) {
 		{Tuning{Edges: EdgesHazards}, [2]int{3, 99}},
 		{Tuning{Edges: EdgesHazards, OneKernelNorm: true, Dependent: true}, [2]int{3, 99}},
 		{Tuning{Edges: EdgesSerial, OneKernelNorm: true, Dependent: true}, [2]int{1, 1}},
+		{Tuning{FusedJoin: true, NormMask: true}, [2]int{2, 4}},
+		{Tuning{Edges: EdgesHazards, FusedJoin: true, NormMask: true, OneKernelNorm: true}, [2]int{3, 99}},
 	} {
-		t.Run(fmt.Sprintf("edges=%s one=%v dependent=%v", c.o.Edges, c.o.OneKernelNorm, c.o.Dependent), func(t *testing.T) {
+		t.Run(fmt.Sprintf("edges=%s one=%v dependent=%v join=%v", c.o.Edges, c.o.OneKernelNorm, c.o.Dependent, c.o.FusedJoin), func(t *testing.T) {
 			if raceDetector && (c.o.Edges != EdgesHazards || c.o.Dependent) {
 				t.Skip("hazards alone have the most at once")
 			}

@@ -106,7 +106,7 @@ func (d *Device) Choose(spec workloads.Spec) error {
 	if d.opts.CuDNN == nil && d.opts.CuBLAS == nil {
 		return nil
 	}
-	w, err := workloads.New(spec, workloads.Target{Lowering: *d.opts.Lowering})
+	w, err := workloads.New(spec, workloads.Target{Lowering: d.Tuning().lowering(*d.opts.Lowering)})
 	if err != nil {
 		return err
 	}

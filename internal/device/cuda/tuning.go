@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/workloads"
 )
 
 // Tuning is how the same operators run. It is chosen once a cell, for all modes
@@ -26,6 +27,11 @@ type Tuning struct {
 	// CopyKernels does the same to the copies from pinned memory: a kernel
 	// reads it over the bus, in place of a copy engine.
 	CopyKernels bool `json:"copy_kernels"`
+	// FusedJoin and NormMask are the lowering's of the same names: less memory
+	// traffic in batch norm's backward pass, the same bits. They ask for a
+	// lowering with FusedNorm.
+	FusedJoin bool `json:"fused_join"`
+	NormMask  bool `json:"norm_mask"`
 	// Edges says what orders the nodes of a captured graph.
 	Edges Edges `json:"edges"`
 }
@@ -56,7 +62,7 @@ type tuningRecord struct {
 }
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
-// "fills", "copies", "serial", "hazards"; none is the default.
+// "fills", "copies", "join", "mask", "serial", "hazards"; none is the default.
 func ParseTuning(words string) (t Tuning, err error) {
 	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
 		switch {
@@ -68,10 +74,14 @@ func ParseTuning(words string) (t Tuning, err error) {
 			t.FillKernels = true
 		case w == "copies":
 			t.CopyKernels = true
+		case w == "join":
+			t.FusedJoin = true
+		case w == "mask":
+			t.NormMask = true
 		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
 			t.Edges = Edges(w)
 		default:
-			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, and one of serial and hazards", words, w)
+			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, join, mask, and one of serial and hazards", words, w)
 		}
 	}
 	return t, nil
@@ -79,6 +89,13 @@ func ParseTuning(words string) (t Tuning, err error) {
 
 // kernels are the options that the project's kernels are planned with.
 func (t Tuning) kernels() kernels.Options { return kernels.Options{OneKernelNorm: t.OneKernelNorm} }
+
+// lowering is the node list that a device with lowering l runs.
+func (t Tuning) lowering(l workloads.Lowering) workloads.Lowering {
+	l.FusedJoin = l.FusedJoin || t.FusedJoin && l.FusedNorm
+	l.NormMask = l.NormMask || t.NormMask && l.FusedNorm
+	return l
+}
 
 // Tuning is what groups opened from now on run with.
 func (d *Device) Tuning() Tuning {

@@ -26,11 +26,21 @@ func ifAdd(a *workloads.Attr) int {
 	return 0
 }
 
-func ifReLU(a *workloads.Attr) int {
-	if a.ReLU {
+func ifMask(a *workloads.Attr) int {
+	if a.Mask {
 		return 1
 	}
 	return 0
+}
+
+func ifReLUAndSum(a *workloads.Attr) (n int) {
+	if a.ReLU {
+		n++
+	}
+	if a.Sum {
+		n++
+	}
+	return n
 }
 
 // kernelOf finds the table entry of an operator; build is nil if there is none.
@@ -51,9 +61,9 @@ func kernelOf(op workloads.Op) kernel {
 	case workloads.OpFCBwdFilter:
 		return kernel{in: 2, out: 2, build: buildBwdFilter, scratch: bwdFilterScratch}
 	case workloads.OpBatchNorm:
-		return kernel{in: 3, out: 5, extraIn: ifAdd, build: buildBatchNorm, scratch: batchNormScratch}
+		return kernel{in: 3, out: 5, extraIn: ifAdd, extraO: ifMask, build: buildBatchNorm, scratch: batchNormScratch}
 	case workloads.OpBatchNormBwd:
-		return kernel{in: 5, out: 3, extraIn: ifReLU, extraO: ifAdd, build: buildBatchNormBwd, scratch: batchNormBwdScratch}
+		return kernel{in: 5, out: 3, extraIn: ifReLUAndSum, extraO: ifAdd, build: buildBatchNormBwd, scratch: batchNormBwdScratch}
 	case workloads.OpReLU:
 		return kernel{in: 1, out: 1, build: buildReLU}
 	case workloads.OpReLUBwd:

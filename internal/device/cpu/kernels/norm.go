@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -82,6 +83,7 @@ type batchNorm struct {
 	x, y, z                              vec
 	gamma, beta                          []float32
 	mean, invstd, statMean, statVariance []float32
+	mask                                 bits
 	add, relu, unbiased                  bool
 	eps                                  float64
 	parts                                []float64
@@ -101,6 +103,9 @@ func buildBatchNorm(c *compiler) func() {
 	if a.Add {
 		n.z = c.real(c.in(3))
 		c.shape(c.in(3), c.in(0).Shape...)
+	}
+	if a.Mask {
+		n.mask = c.bits(c.out(5), c.out(0))
 	}
 	c.elems(c.in(1), n.c)
 	c.elems(c.in(2), n.c)
@@ -231,6 +236,10 @@ func (n *batchNorm) apply(chunk int) {
 			rectify(y, y)
 		}
 		n.y.commit(at, y)
+		if n.mask.run > 0 {
+			// What rounds to 0 is not above it.
+			n.mask.set(at, n.y.read(at, end, &by))
+		}
 		at = end
 	}
 }
@@ -247,6 +256,45 @@ func normalise(y, x, mean, factor, offset []float32) {
 	}
 }
 
+// bits is a mask as [workloads.MaskRun] lays it out.
+type bits struct {
+	b   []byte
+	run int // elements a byte; 0 if there is no mask
+}
+
+// bits returns the mask of an operand's elements.
+func (c *compiler) bits(mask, of *workloads.Operand) bits {
+	ch := of.Shape[len(of.Shape)-1]
+	m := bits{c.u8(mask), workloads.MaskRun(of.DType, ch)}
+	shape := slices.Clone(of.Shape)
+	shape[len(shape)-1] = ch / m.run
+	c.shape(mask, shape...)
+	return m
+}
+
+// set notes which elements from lo on, a whole number of runs, are above 0.
+func (m bits) set(lo int, y []float32) {
+	for i := 0; i < len(y); i += m.run {
+		b := byte(0)
+		for j, v := range y[i : i+m.run] {
+			if v > 0 {
+				b |= 1 << j
+			}
+		}
+		m.b[(lo+i)/m.run] = b
+	}
+}
+
+// keep is dy where the mask is on, else 0.
+func (m bits) keep(lo int, dx, dy []float32) {
+	for i, d := range dy {
+		if at := lo + i; m.b[at/m.run]>>(at%m.run)&1 == 0 {
+			d = 0
+		}
+		dx[i] = d
+	}
+}
+
 // batchNormBwd is a compiled OpBatchNormBwd. With xhat = (x-mean)*invstd and g
 // the incoming gradient, masked if there is a ReLU,
 //
@@ -256,17 +304,19 @@ func normalise(y, x, mean, factor, offset []float32) {
 // the sums in dx over one group.
 type batchNormBwd struct {
 	normPlan
-	x, dy, y, dx, dz    vec
+	x, dy, dy2, dx, dz  vec
+	y                   vec  // with a ReLU, unless there is a mask
+	mask                bits // of y
 	gamma, mean, invstd []float32
 	dgamma, dbeta       []float32
-	relu, add           bool
+	relu, add, sum      bool
 	parts               []float64
 	coefficients        []float32
 }
 
 func buildBatchNormBwd(c *compiler) func() {
 	a := &c.b.Attr
-	n := &batchNormBwd{normPlan: c.planNorm(c.in(0)), relu: a.ReLU, add: a.Add}
+	n := &batchNormBwd{normPlan: c.planNorm(c.in(0)), relu: a.ReLU, add: a.Add, sum: a.Sum}
 	if c.err != nil {
 		return nil
 	}
@@ -276,9 +326,23 @@ func buildBatchNormBwd(c *compiler) func() {
 	n.dx, n.dgamma, n.dbeta = c.real(c.out(0)), c.f32(c.out(1)), c.f32(c.out(2))
 	c.shape(c.in(1), shape...)
 	c.shape(c.out(0), shape...)
+	if a.Mask && !a.ReLU {
+		c.reject("a mask without a ReLU")
+		return nil
+	}
+	next := 5
 	if a.ReLU {
-		n.y = c.real(c.in(5))
-		c.shape(c.in(5), shape...)
+		if a.Mask {
+			n.mask = c.bits(c.in(next), c.in(0))
+		} else {
+			n.y = c.real(c.in(next))
+			c.shape(c.in(next), shape...)
+		}
+		next++
+	}
+	if a.Sum {
+		n.dy2 = c.real(c.in(next))
+		c.shape(c.in(next), shape...)
 	}
 	if a.Add {
 		n.dz = c.real(c.out(3))
@@ -304,12 +368,24 @@ func buildBatchNormBwd(c *compiler) func() {
 
 // gradient returns elements at..end of the incoming gradient.
 func (n *batchNormBwd) gradient(at, end int, g, buf *block) []float32 {
-	if !n.relu {
-		return n.dy.read(at, end, g)
+	dy := n.dy.read(at, end, g)
+	own := g[:end-at]
+	if n.sum {
+		for i, v := range n.dy2.read(at, end, buf) {
+			own[i] = dy[i] + v
+		}
+		n.dy.round(own)
+		dy = own
 	}
-	masked := g[:end-at]
-	mask(masked, n.y.read(at, end, buf), n.dy.read(at, end, g))
-	return masked
+	switch {
+	case !n.relu:
+		return dy
+	case n.mask.run > 0:
+		n.mask.keep(at, own, dy)
+	default:
+		mask(own, n.y.read(at, end, buf), dy)
+	}
+	return own
 }
 
 func (n *batchNormBwd) measure(chunk int) {

@@ -51,6 +51,16 @@ func (v vec) commit(lo int, b []float32) {
 	}
 }
 
+// round rounds float32 values to what the operand can hold.
+func (v vec) round(b []float32) {
+	if v.f16 == nil {
+		return
+	}
+	for i, f := range b {
+		b[i] = fromF16(workloads.ToHalf(f))
+	}
+}
+
 // store writes float32 values at lo.
 func (v vec) store(lo int, b []float32) {
 	if v.f32 != nil {

@@ -200,6 +200,51 @@ func normCases(d workloads.DType, timed bool, skew int64, relu, add bool, n, h, 
 	return []*builder{fwd, bwd, aff}
 }
 
+// leanCases are norms with a mask, and backward ones with the sum of two
+// gradients and a mask or y.
+func leanCases(d workloads.DType, timed bool, add bool, n, h, w, c int) (all []*builder) {
+	run := workloads.MaskRun(d, c)
+	name := fmt.Sprintf("%s %dx%dx%dx%d", d, n, h, w, c)
+	if add {
+		name += " add"
+	}
+	make := func(op workloads.Op, mask, sum bool) *builder {
+		b := &builder{name: op.String() + " " + name, op: op, time: timed,
+			attr: workloads.Attr{Eps: 1e-5, Groups: 1, ReLU: true, Add: add, Mask: mask, Sum: sum, Unbiased: true}}
+		if mask {
+			b.name += " mask"
+		}
+		if sum {
+			b.name += " sum"
+		}
+		return b
+	}
+	fwd := make(workloads.OpBatchNorm, true, false).input("x", d, n, h, w, c).input("gamma", f32Type, c).input("beta", f32Type, c)
+	if add {
+		fwd.input("z", d, n, h, w, c)
+	}
+	all = append(all, fwd.output("y", d, n, h, w, c).output("mean", f32Type, c).output("invstd", f32Type, c).
+		output("statMean", f32Type, c).output("statVar", f32Type, c).output("mask", workloads.U8, n, h, w, c/run))
+	for _, f := range [][2]bool{{true, false}, {true, true}, {false, true}} {
+		b := make(workloads.OpBatchNormBwd, f[0], f[1]).input("x", d, n, h, w, c).input("dy", d, n, h, w, c).
+			input("gamma", f32Type, c).input("mean", f32Type, c).input("invstd", f32Type, c)
+		if f[0] {
+			b.input("mask", workloads.U8, n, h, w, c/run)
+		} else {
+			b.input("y", d, n, h, w, c)
+		}
+		if f[1] {
+			b.input("dy2", d, n, h, w, c)
+		}
+		b.output("dx", d, n, h, w, c).output("dgamma", f32Type, c).output("dbeta", f32Type, c)
+		if add {
+			b.output("dz", d, n, h, w, c)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
 func poolCases(d workloads.DType, timed bool, n, h, w, c, r, stride, pad int) []*builder {
 	oh, ow := (h+2*pad-r)/stride+1, (w+2*pad-r)/stride+1
 	a := workloads.Attr{R: r, S: r, Stride: stride, Pad: pad}
@@ -341,6 +386,14 @@ func checkCases() (all []*builder) {
 			add(normCases(d, false, 0, f[0], f[1], 8, 16, 16, 512))
 			add(normCases(d, false, 0, f[0], f[1], 3, 5, 5, 50))
 		}
+		for _, f := range []bool{false, true} {
+			add(leanCases(d, false, f, 4, 9, 9, 64))
+			add(leanCases(d, false, f, 2, 3, 3, 3))
+			add(leanCases(d, false, f, 8, 16, 16, 512))
+			add(leanCases(d, false, f, 3, 5, 5, 50))
+			add(leanCases(d, false, f, 33, 31, 29, 128))
+			add(leanCases(d, false, f, 5, 7, 7, 2048))
+		}
 		add(normCases(d, false, 0, true, true, 16, 32, 32, 64))
 		add(normCases(d, false, 0, true, true, 33, 31, 29, 128))
 		add(normCases(d, false, 0, true, false, 3, 5, 5, 24))
@@ -371,8 +424,10 @@ func checkCases() (all []*builder) {
 				continue
 			}
 			add(normCases(f16Type, true, 0, true, false, n, s[0], s[0], s[1])[:2])
+			add(leanCases(f16Type, true, false, n, s[0], s[0], s[1])[:2])
 			if s[1] >= 256 {
 				add(normCases(f16Type, true, 0, true, true, n, s[0], s[0], s[1])[:2])
+				add(leanCases(f16Type, true, true, n, s[0], s[0], s[1]))
 			}
 		}
 		add(poolCases(f16Type, true, n, 112, 112, 64, 3, 2, 1))

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tech-renaissance/trbench/workloads"
@@ -119,7 +120,11 @@ func (p *planner) batchNorm() {
 	if a.Add {
 		in = 4
 	}
-	if !p.arity(in, 5) || !p.rank(p.in(0), 4) {
+	out := 5
+	if a.Mask {
+		out = 6
+	}
+	if !p.arity(in, out) || !p.rank(p.in(0), 4) {
 		return
 	}
 	x, gamma, beta, y, mean, invstd, statMean, statVar := p.in(0), p.in(1), p.in(2), p.outs(0), p.outs(1), p.outs(2), p.outs(3), p.outs(4)
@@ -133,14 +138,22 @@ func (p *planner) batchNorm() {
 		return
 	}
 	k := p.columns(suffix, images, vectors)
+	var mask []Param
+	if a.Mask {
+		mask = []Param{write(p.mask(p.outs(5), k))}
+	}
 	if parts, each, ok := p.one(k); ok {
 		name, params := "bn_one_", []Param{read(x.Region)}
 		if a.Add {
 			name += "add_"
 			params = append(params, read(p.in(3).Region))
 		}
+		if a.Mask {
+			name += "mask_"
+		}
 		params = append(params, read(gamma.Region), read(beta.Region), write(y.Region), write(mean.Region), write(invstd.Region), write(statMean.Region),
-			write(statVar.Region), write(p.take(int64(parts)*int64(k.c)*8)), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), i32(each),
+			write(statVar.Region))
+		params = append(append(params, mask...), write(p.take(int64(parts)*int64(k.c)*8)), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), i32(each),
 			f32(a.Eps), truth(a.Unbiased), floor(a.ReLU))
 		p.add(grid(name+k.suffix, statsThreads, k.grid(parts), params...))
 		return
@@ -150,7 +163,16 @@ func (p *planner) batchNorm() {
 	p.add(grid("bn_stats_"+k.suffix, statsThreads, k.grid(parts), read(x.Region), write(mean.Region), write(invstd.Region), write(statMean.Region),
 		write(statVar.Region), write(partial), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), f32(a.Eps), truth(a.Unbiased)))
 	coefficients := []Param{read(mean.Region), read(invstd.Region), read(gamma.Region), read(beta.Region)}
-	p.apply("bn_apply_", k, x, y, coefficients)
+	p.apply("bn_apply_", k, x, y, coefficients, mask...)
+}
+
+// mask checks a mask of an image that is cut as k says, and returns its region.
+func (p *planner) mask(o *workloads.Operand, k columns) workloads.Region {
+	p.typed(workloads.U8, o)
+	shape := slices.Clone(p.in(0).Shape)
+	shape[len(shape)-1] /= k.v
+	p.shape(o, shape...)
+	return o.Region
 }
 
 // normOperands checks images of one shape and type and vectors of C floats.
@@ -165,7 +187,7 @@ func (p *planner) normOperands(images, vectors []*workloads.Operand) string {
 }
 
 // apply is the elementwise pass of batch norm and affine.
-func (p *planner) apply(name string, k columns, x, y *workloads.Operand, coefficients []Param) {
+func (p *planner) apply(name string, k columns, x, y *workloads.Operand, coefficients []Param, mask ...Param) {
 	a := &p.b.Attr
 	k = k.tiled(5)
 	params := []Param{read(x.Region)}
@@ -175,8 +197,12 @@ func (p *planner) apply(name string, k columns, x, y *workloads.Operand, coeffic
 		params = append(params, read(p.in(3).Region))
 		blocks = 3 * 132
 	}
+	if len(mask) > 0 {
+		name += "mask_"
+	}
 	params = append(params, coefficients...)
-	params = append(params, write(y.Region), i32(k.rows), i32(k.c), i32(k.txLog), floor(a.ReLU))
+	params = append(append(params, write(y.Region)), mask...)
+	params = append(params, i32(k.rows), i32(k.c), i32(k.txLog), floor(a.ReLU))
 	p.add(grid(name+k.suffix, applyThreads, k.grid(k.parts(applyThreads, blocks)), params...))
 }
 
@@ -209,8 +235,15 @@ func (p *planner) batchNormBwd() {
 	if a.ReLU {
 		in++
 	}
+	if a.Sum {
+		in++
+	}
 	if a.Add {
 		out++
+	}
+	if !a.ReLU && (a.Mask || a.Sum) {
+		p.reject("a mask or a sum without a ReLU")
+		return
 	}
 	if !p.arity(in, out) || !p.rank(p.in(0), 4) {
 		return
@@ -218,8 +251,11 @@ func (p *planner) batchNormBwd() {
 	x, dy, gamma, mean, invstd := p.in(0), p.in(1), p.in(2), p.in(3), p.in(4)
 	dx, dgamma, dbeta := p.outs(0), p.outs(1), p.outs(2)
 	images := []*workloads.Operand{x, dy, dx}
-	if a.ReLU {
+	if a.ReLU && !a.Mask {
 		images = append(images, p.in(5))
+	}
+	if a.Sum {
+		images = append(images, p.in(6))
 	}
 	if a.Add {
 		images = append(images, p.outs(3))
@@ -230,16 +266,32 @@ func (p *planner) batchNormBwd() {
 		return
 	}
 	k := p.columns(suffix, images, vectors)
-	if parts, each, ok := p.one(k); ok {
-		name, params := "bn_bwd_one_", []Param{read(x.Region), read(dy.Region)}
-		if a.ReLU {
-			name += "relu_"
-			params = append(params, read(p.in(5).Region))
+	if a.Mask {
+		p.mask(p.in(5), k)
+	}
+	// The gradient as both passes' kernels take it.
+	masked, incoming := "", []Param{read(x.Region), read(dy.Region)}
+	if a.ReLU {
+		masked = "relu_"
+		if a.Mask {
+			masked = "mask_"
 		}
+		incoming = append(incoming, read(p.in(5).Region))
+	}
+	if a.Sum {
+		masked += "sum_"
+		incoming = append(incoming, read(p.in(6).Region))
+	}
+	if parts, each, ok := p.one(k); ok {
+		name, params := "bn_bwd_one_"+masked, incoming
 		params = append(params, read(gamma.Region), read(mean.Region), read(invstd.Region), write(dx.Region), write(dgamma.Region), write(dbeta.Region))
-		if a.Add {
+		switch {
+		case a.Add:
 			name += "add_"
 			params = append(params, write(p.outs(3).Region))
+		case a.Sum: // the kernel keeps the sum in registers
+			name += "add_"
+			params = append(params, null())
 		}
 		params = append(params, write(p.take(int64(parts)*int64(k.c)*8)), counter(0), i32(k.rows), i32(k.c), i32(k.txLog), i32(each))
 		p.add(grid(name+k.suffix, statsThreads, k.grid(parts), params...))
@@ -248,20 +300,24 @@ func (p *planner) batchNormBwd() {
 	parts := k.parts(statsThreads, statsBlocks)
 	partial, coef := p.take(int64(parts)*int64(k.c)*8), p.take(int64(k.c)*12)
 
-	sums, apply := "bn_bwd_sums_", "bn_bwd_apply_"
-	first := []Param{read(x.Region), read(dy.Region)}
-	if a.ReLU {
-		sums += "relu_"
-		first = append(first, read(p.in(5).Region))
-	}
-	first = append(first, read(gamma.Region), read(mean.Region), read(invstd.Region), write(dgamma.Region), write(dbeta.Region))
+	sums, apply := "bn_bwd_sums_"+masked, "bn_bwd_apply_"
+	first := append(incoming, read(gamma.Region), read(mean.Region), read(invstd.Region), write(dgamma.Region), write(dbeta.Region))
 	// The gradient that the second pass reads, and the mask if it is not masked yet.
 	gradient := []Param{read(dy.Region)}
 	switch {
-	case a.Add:
+	case a.Add || a.Sum:
 		sums += "add_"
-		first = append(first, write(p.outs(3).Region))
-		gradient = []Param{read(p.outs(3).Region)}
+		dz := workloads.Region{}
+		if a.Add {
+			dz = p.outs(3).Region
+		} else {
+			dz = p.take(dy.Region.Bytes)
+		}
+		first = append(first, write(dz))
+		gradient = []Param{read(dz)}
+	case a.Mask:
+		gradient = append(gradient, read(p.in(5).Region))
+		apply += "mask_"
 	case a.ReLU:
 		mask := p.take(int64(k.rows) * int64(k.c) / int64(k.v))
 		first = append(first, write(mask))

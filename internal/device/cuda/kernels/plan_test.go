@@ -24,7 +24,7 @@ func checkLaunches(t *testing.T, b *workloads.Bound, launches []Launch) {
 		t.Errorf("%s: no launches", where)
 	}
 	touched := slices.Concat(b.Reads, b.Writes)
-	written := map[workloads.Region]bool{}
+	written, named := map[workloads.Region]bool{}, map[workloads.Region]bool{}
 	for i := range launches {
 		l := &launches[i]
 		if err := l.check(); err != nil {
@@ -34,10 +34,11 @@ func checkLaunches(t *testing.T, b *workloads.Bound, launches []Launch) {
 			if !inside(l.Src, b.Reads) || !inside(l.Dst, b.Writes) {
 				t.Errorf("%s: copy from %v to %v", where, l.Src, l.Dst)
 			}
-			written[l.Dst] = true
+			written[l.Dst], named[l.Src] = true, true
 			continue
 		}
 		for _, p := range l.Params {
+			named[p.Region] = true
 			switch {
 			case p.Kind == Counter && p.Value >= CounterWords:
 				t.Errorf("%s: counter %d", where, p.Value)
@@ -55,6 +56,11 @@ func checkLaunches(t *testing.T, b *workloads.Bound, launches []Launch) {
 	for _, o := range b.Out {
 		if !written[o.Region] && o.Region.Bytes > 0 {
 			t.Errorf("%s: nothing writes %s", where, o.Name)
+		}
+	}
+	for _, o := range b.In {
+		if !named[o.Region] {
+			t.Errorf("%s: nothing reads %s", where, o.Name)
 		}
 	}
 }
@@ -78,13 +84,15 @@ func checkLayout(t *testing.T, l *Launch) {
 // TestModels plans every operator of every sub-graph of the models.
 func TestModels(t *testing.T) {
 	seen := map[workloads.Op]bool{}
+	lean := workloads.Fused
+	lean.FusedJoin, lean.NormMask = true, true
 	for _, model := range workloads.Models() {
 		for _, precision := range []workloads.Precision{workloads.FP32, workloads.AMP} {
 			for _, optimizer := range []workloads.Optimizer{workloads.SGD, workloads.Nesterov, workloads.LARS} {
-				for name, lowering := range map[string]workloads.Lowering{"fused": workloads.Fused, "plain": workloads.Plain} {
+				for name, lowering := range map[string]workloads.Lowering{"fused": workloads.Fused, "plain": workloads.Plain, "lean": lean} {
 					for _, batch := range []int{1, 16, 256} {
-						if optimizer != workloads.SGD && batch != 16 {
-							continue // the batch means nothing to the optimizers
+						if optimizer != workloads.SGD && (batch != 16 || name == "lean") {
+							continue // the batch means nothing to the optimizers, and they nothing to the norms
 						}
 						spec := workloads.Spec{Model: model, Batch: batch, LastTrainBatch: (batch + 1) / 2, Precision: precision, Optimizer: optimizer, EMA: true, Inject: true}
 						t.Run(fmt.Sprintf("%s/%s/%s/%s/%d", model, precision, optimizer, name, batch), func(t *testing.T) {
@@ -187,6 +195,7 @@ func TestRefused(t *testing.T) {
 		{"not in place", bound(workloads.OpUnscale, workloads.Attr{}, []workloads.Operand{vec(0), operand(f32, 256, 10)}, []workloads.Operand{vec(512)}), "same memory"},
 		{"pinned", bound(workloads.OpReLU, workloads.Attr{}, []workloads.Operand{{Name: "p", DType: f32, Shape: workloads.Shape{2}, Region: workloads.Region{Space: workloads.Pinned, Bytes: 8}}}, []workloads.Operand{operand(f32, 0, 2)}), "pinned"},
 		{"window", bound(workloads.OpMaxPool, workloads.Attr{R: 2, Stride: 1, Pad: 2}, []workloads.Operand{operand(f32, 0, 1, 4, 4, 8)}, []workloads.Operand{operand(f32, 1024, 1, 4, 4, 8), operand(workloads.U8, 2048, 1, 4, 4, 8)}), "window 2"},
+		{"mask without ReLU", bound(workloads.OpBatchNormBwd, workloads.Attr{Groups: 1, Mask: true}, nil, nil), "without a ReLU"},
 		{"skewed norm", norm(1, operand(f32, 4100, 2, 2, 2, 8)), "aligned to 16"},
 		{"odd offset", bound(workloads.OpReLU, workloads.Attr{}, []workloads.Operand{operand(f32, 2, 8)}, []workloads.Operand{vec(256)}), "not aligned"},
 	} {

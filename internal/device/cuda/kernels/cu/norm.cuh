@@ -9,6 +9,11 @@
 // where the operator returns it anyway, otherwise as one bit an element in
 // scratch. Bytes for F16: 6 + 6.25 an element, or 8 + 6 with dz.
 //
+// With a mask from forward (workloads.Lowering.NormMask) backward never reads y:
+// 4.1 + 6.1 bytes an element, or 6.1 + 6 with dz. With the sum of two gradients
+// (FusedJoin) the first pass reads 2 more and leaves the masked sum in dz, where
+// an operator of its own would have read 4 and written 2.
+//
 // Small tensors take one kernel each way instead; see below.
 //
 // Second passes walk from the end to the front: what the first pass read last
@@ -231,11 +236,26 @@ __device__ __forceinline__ float normalised(float x, float mean, float factor, f
     return __fadd_rn(__fmul_rn(__fsub_rn(x, mean), factor), offset);
 }
 
+// writeMasked stores a and returns its bits of the mask: what rounds to 0 is not
+// above it.
+template <typename T, int V>
+__device__ __forceinline__ u8 writeMasked(T *p, const float (&a)[V]) {
+    Raw<T, V> r;
+    float f[V];
+    pack(r, a);
+    store<T, V>(p, r);
+    unpack(r, f);
+    u32 bits = 0;
+#pragma unroll
+    for (int j = 0; j < V; j++) bits |= (u32)(f[j] > 0.f) << j;
+    return (u8)bits;
+}
+
 // Grid (channel tiles, blocks of rows), last rows first. floor is 0 with a ReLU
-// and -Inf without.
-template <typename T, int V, bool ADD, bool AFFINE>
+// and -Inf without. MASK leaves the mask of y.
+template <typename T, int V, bool ADD, bool AFFINE, bool MASK = false>
 __device__ __forceinline__ void applyRows(const T *x, const T *z, const float *mean, const float *invstd, const float *gamma,
-                                          const float *beta, T *y, int rows, int c, int txLog, float floor) {
+                                          const float *beta, T *y, int rows, int c, int txLog, float floor, u8 *mask = nullptr) {
     constexpr int U = 4;
     const Column<V> at(txLog, c);
     if (!at.inside) return;
@@ -276,7 +296,11 @@ __device__ __forceinline__ void applyRows(const T *x, const T *z, const float *m
         }
 #pragma unroll
         for (int j = 0; j < V; j++) a[j] = a[j] <= floor ? floor : a[j];
-        write<T, V>(y + to, a);
+        if (MASK) {
+            mask[to / V] = writeMasked<T, V>(y + to, a);
+        } else {
+            write<T, V>(y + to, a);
+        }
     };
     for (; n >= U; n -= U, e -= U * stride) {
         Raw<T, V> rx[U], rz[U];
@@ -306,13 +330,30 @@ __device__ __forceinline__ void addGradients(float (&s)[V], float (&p)[V], const
     }
 }
 
-// Grid (channel tiles, parts). RELU masks dy by y; with DZ the masked gradient
-// is written (and is what the second pass reads), else one byte of V bits a
-// vector. coef is [3][c]: dx = coef0*g + coef1*(x-mean) + coef2.
-template <typename T, int V, bool RELU, bool DZ>
+// Where a gradient is let through: everywhere, where y is above 0, or where the
+// mask that forward left says so.
+enum On { EVERYWHERE, BY_Y, BY_MASK };
+
+// addRounded is g + h as an operator of its own would have stored it.
+template <typename T, int V>
+__device__ __forceinline__ void addRounded(float (&g)[V], const Raw<T, V> &other) {
+    float h[V];
+    unpack(other, h);
+#pragma unroll
+    for (int j = 0; j < V; j++) h[j] = __fadd_rn(g[j], h[j]);
+    Raw<T, V> r;
+    pack(r, h);
+    unpack(r, g);
+}
+
+// Grid (channel tiles, parts). ON masks dy; with DZ the masked gradient
+// is written (and is what the second pass reads), else, BY_Y, one byte of V bits
+// a vector. SUM takes dy + dy2 for dy. coef is [3][c]:
+// dx = coef0*g + coef1*(x-mean) + coef2.
+template <typename T, int V, On ON, bool DZ, bool SUM = false>
 __device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,
                                           float *dgamma, float *dbeta, T *dz, u8 *mask, float *coef, float *partial, u32 *counters,
-                                          int rows, int c, int txLog) {
+                                          int rows, int c, int txLog, const u8 *on = nullptr, const T *dy2 = nullptr) {
     constexpr int U = 2;
     __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     dependency_wait();
@@ -326,11 +367,18 @@ __device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, c
         int r = blockIdx.y * at.rows + at.ty;
         size_t e = (size_t)r * c + at.c0;
         const size_t stride = (size_t)step * c;
-        auto one = [&](const Raw<T, V> &rx, const Raw<T, V> &rg, const Raw<T, V> &ry, size_t to) {
+        auto one = [&](const Raw<T, V> &rx, const Raw<T, V> &rg, const Raw<T, V> &ry, const Raw<T, V> &r2, u32 through, size_t to) {
             float f[V], g[V];
             unpack(rx, f);
             unpack(rg, g);
-            if (RELU) {
+            if (SUM) addRounded<T, V>(g, r2);
+            if (ON == BY_MASK) {
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    if (!(through >> j & 1)) g[j] = 0.f;
+                }
+            }
+            if (ON == BY_Y) {
                 float h[V];
                 unpack(ry, h);
                 u32 bits = 0;
@@ -346,21 +394,25 @@ __device__ __forceinline__ void bnBwdSums(const T *x, const T *dy, const T *y, c
             addGradients<V>(s, p, g, f, m);
         };
         for (; r + (U - 1) * step < rows; r += U * step, e += U * stride) {
-            Raw<T, V> rx[U], rg[U], ry[U];
+            Raw<T, V> rx[U], rg[U], ry[U], r2[U];
+            u32 through[U];
 #pragma unroll
             for (int u = 0; u < U; u++) {
                 rx[u] = load<T, V>(x + e + u * stride);
                 rg[u] = load<T, V>(dy + e + u * stride);
-                if (RELU) ry[u] = load<T, V>(y + e + u * stride);
+                if (ON == BY_Y) ry[u] = load<T, V>(y + e + u * stride);
+                through[u] = ON == BY_MASK ? on[(e + u * stride) / V] : 0;
+                if (SUM) r2[u] = load<T, V>(dy2 + e + u * stride);
             }
 #pragma unroll
-            for (int u = 0; u < U; u++) one(rx[u], rg[u], ry[u], e + u * stride);
+            for (int u = 0; u < U; u++) one(rx[u], rg[u], ry[u], r2[u], through[u], e + u * stride);
         }
 #pragma unroll 1
         for (; r < rows; r += step, e += stride) {
-            Raw<T, V> rx = load<T, V>(x + e), rg = load<T, V>(dy + e), ry;
-            if (RELU) ry = load<T, V>(y + e);
-            one(rx, rg, ry, e);
+            Raw<T, V> rx = load<T, V>(x + e), rg = load<T, V>(dy + e), ry, r2;
+            if (ON == BY_Y) ry = load<T, V>(y + e);
+            if (SUM) r2 = load<T, V>(dy2 + e);
+            one(rx, rg, ry, r2, ON == BY_MASK ? on[e / V] : 0, e);
         }
     }
     dependency_trigger();
@@ -477,10 +529,10 @@ struct Held {
 };
 
 // Grid (channel tiles, parts); each is the rows a thread keeps at most.
-template <typename T, int V, bool ADD>
+template <typename T, int V, bool ADD, bool MASK = false>
 __device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma, const float *beta, T *y, float *mean, float *invstd,
                                       float *statMean, float *statVar, float *partial, u32 *counters, int rows, int c, int txLog, int each,
-                                      float eps, int unbiased, float floor) {
+                                      float eps, int unbiased, float floor, u8 *mask = nullptr) {
     __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     __shared__ __align__(16) float coef[3][32 * V];
     dependency_wait();
@@ -552,15 +604,21 @@ __device__ __forceinline__ void bnOne(const T *x, const T *z, const float *gamma
         }
 #pragma unroll
         for (int j = 0; j < V; j++) a[j] = a[j] <= floor ? floor : a[j];
-        write<T, V>(y + h.e + u * h.stride, a);
+        const size_t to = h.e + u * h.stride;
+        if (MASK) {
+            mask[to / V] = writeMasked<T, V>(y + to, a);
+        } else {
+            write<T, V>(y + to, a);
+        }
     }
     leave(&counters[2 * blockIdx.x], gridDim.y);
 }
 
-template <typename T, int V, bool RELU, bool DZ>
+// With SUM dz may be absent.
+template <typename T, int V, On ON, bool DZ, bool SUM = false>
 __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,
                                          T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c,
-                                         int txLog, int each) {
+                                         int txLog, int each, const u8 *mask = nullptr, const T *dy2 = nullptr) {
     __shared__ __align__(16) float buffer[BUFFER_FLOATS(V)];
     __shared__ __align__(16) float coef[3][32 * V];
     dependency_wait();
@@ -572,14 +630,17 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
     if (h.at.inside) readFloats<V>(mean + h.at.c0, m);
 #pragma unroll
     for (int half = 0; half < ONE_ROWS; half += ONE_ROWS / 2) {
-        Raw<T, V> ry[ONE_ROWS / 2];
+        Raw<T, V> ry[ONE_ROWS / 2], r2[ONE_ROWS / 2];
+        u32 through[ONE_ROWS / 2];
 #pragma unroll
         for (int k = 0; k < ONE_ROWS / 2; k++) {
             const int u = half + k;
             if (u >= h.n) continue;
             rx[u] = load<T, V>(x + h.e + u * h.stride);
             rg[u] = load<T, V>(dy + h.e + u * h.stride);
-            if (RELU) ry[k] = load<T, V>(y + h.e + u * h.stride);
+            if (ON == BY_Y) ry[k] = load<T, V>(y + h.e + u * h.stride);
+            if (ON == BY_MASK) through[k] = mask[(h.e + u * h.stride) / V];
+            if (SUM) r2[k] = load<T, V>(dy2 + h.e + u * h.stride);
         }
 #pragma unroll
         for (int k = 0; k < ONE_ROWS / 2; k++) {
@@ -588,14 +649,20 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
             float f[V], g[V];
             unpack(rx[u], f);
             unpack(rg[u], g);
-            if (RELU) {
+            if (SUM) addRounded<T, V>(g, r2[k]);
+            if (ON == BY_MASK) {
+#pragma unroll
+                for (int j = 0; j < V; j++) g[j] = through[k] >> j & 1 ? g[j] : 0.f;
+                pack(rg[u], g);
+            }
+            if (ON == BY_Y) {
                 float on[V];
                 unpack(ry[k], on);
 #pragma unroll
                 for (int j = 0; j < V; j++) g[j] = on[j] > 0.f ? g[j] : 0.f;
                 pack(rg[u], g);
             }
-            if (DZ) store<T, V>(dz + h.e + u * h.stride, rg[u]);
+            if (DZ && (!SUM || dz != nullptr)) store<T, V>(dz + h.e + u * h.stride, rg[u]);
             addGradients<V>(s, p, g, f, m);
         }
     }
@@ -657,28 +724,28 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
         bn_bwd_one_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, T *dx, float *dgamma,  \
                        float *dbeta, float *partial, u32 *counters, int rows, int c, int txLog, int each) {                       \
-        bnBwdOne<T, V, false, false>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c,  \
+        bnBwdOne<T, V, EVERYWHERE, false>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c,\
                                      txLog, each);                                                                                \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
         bn_bwd_one_relu_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,       \
                             T *dx, float *dgamma, float *dbeta, float *partial, u32 *counters, int rows, int c, int txLog,         \
                             int each) {                                                                                           \
-        bnBwdOne<T, V, true, false>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c, txLog,  \
+        bnBwdOne<T, V, BY_Y, false>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c, txLog,  \
                                     each);                                                                                        \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
         bn_bwd_one_add_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, T *dx,             \
                            float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c, int txLog,          \
                            int each) {                                                                                            \
-        bnBwdOne<T, V, false, true>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,        \
+        bnBwdOne<T, V, EVERYWHERE, true>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,   \
                                     txLog, each);                                                                                 \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
         bn_bwd_one_relu_add_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,   \
                                 T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c,         \
                                 int txLog, int each) {                                                                            \
-        bnBwdOne<T, V, true, true>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c, txLog, each); \
+        bnBwdOne<T, V, BY_Y, true>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c, txLog, each); \
     }
 
 #define NORM(S, T, V)                                                                                                              \
@@ -713,27 +780,27 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
         bn_bwd_sums_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, float *dgamma,        \
                         float *dbeta, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {                    \
-        bnBwdSums<T, V, false, false>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, nullptr, nullptr, coef, partial,         \
+        bnBwdSums<T, V, EVERYWHERE, false>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, nullptr, nullptr, coef, partial,    \
                                       counters, rows, c, txLog);                                                                  \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
         bn_bwd_sums_relu_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,      \
                              float *dgamma, float *dbeta, u8 *mask, float *coef, float *partial, u32 *counters, int rows, int c,   \
                              int txLog) {                                                                                         \
-        bnBwdSums<T, V, true, false>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, nullptr, mask, coef, partial, counters, rows,   \
+        bnBwdSums<T, V, BY_Y, false>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, nullptr, mask, coef, partial, counters, rows,   \
                                      c, txLog);                                                                                   \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
         bn_bwd_sums_add_##S(const T *x, const T *dy, const float *gamma, const float *mean, const float *invstd, float *dgamma,    \
                             float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {         \
-        bnBwdSums<T, V, false, true>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,     \
+        bnBwdSums<T, V, EVERYWHERE, true>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,\
                                      rows, c, txLog);                                                                             \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
         bn_bwd_sums_relu_add_##S(const T *x, const T *dy, const T *y, const float *gamma, const float *mean, const float *invstd,  \
                                  float *dgamma, float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c,  \
                                  int txLog) {                                                                                     \
-        bnBwdSums<T, V, true, true>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters, rows, c,   \
+        bnBwdSums<T, V, BY_Y, true>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters, rows, c,   \
                                     txLog);                                                                                       \
     }                                                                                                                              \
     extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
@@ -744,4 +811,83 @@ __device__ __forceinline__ void bnBwdOne(const T *x, const T *dy, const T *y, co
         bn_bwd_apply_mask_##S(const T *x, const T *g, const u8 *mask, const float *mean, const float *coef, T *dx, int rows,       \
                               int c, int txLog) {                                                                                 \
         bnBwdApply<T, V, true>(x, g, mask, mean, coef, dx, rows, c, txLog);                                                        \
+    }
+
+// With a mask that forward leaves, and with the sum of two gradients.
+#define NORM_LEAN(S, T, V)                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 4)                                                                 \
+        bn_apply_mask_##S(const T *x, const float *mean, const float *invstd, const float *gamma, const float *beta,               \
+            T *y, u8 *mask, int rows, int c, int txLog, float floor) {                                                             \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, false, false, true>(x, nullptr, mean, invstd, gamma, beta, y, rows, c, txLog, floor, mask);                \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(APPLY_THREADS, 3)                                                                 \
+        bn_apply_add_mask_##S(const T *x, const T *z, const float *mean, const float *invstd, const float *gamma, const float *beta,\
+            T *y, u8 *mask, int rows, int c, int txLog, float floor) {                                                             \
+        dependency_wait();                                                                                                         \
+        applyRows<T, V, true, false, true>(x, z, mean, invstd, gamma, beta, y, rows, c, txLog, floor, mask);                       \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_mask_##S(const T *x, const T *dy, const u8 *mask, const float *gamma, const float *mean, const float *invstd,  \
+            float *dgamma, float *dbeta, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {                 \
+        bnBwdSums<T, V, BY_MASK, false, false>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, nullptr, nullptr, coef, partial, counters,\
+            rows, c, txLog, mask, nullptr);                                                                                        \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_mask_add_##S(const T *x, const T *dy, const u8 *mask, const float *gamma, const float *mean, const float *invstd,\
+            float *dgamma, float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {          \
+        bnBwdSums<T, V, BY_MASK, true, false>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,\
+            rows, c, txLog, mask, nullptr);                                                                                        \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_mask_sum_add_##S(const T *x, const T *dy, const u8 *mask, const T *dy2, const float *gamma, const float *mean, const float *invstd,\
+            float *dgamma, float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {          \
+        bnBwdSums<T, V, BY_MASK, true, true>(x, dy, nullptr, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,\
+            rows, c, txLog, mask, dy2);                                                                                            \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 2)                                                                 \
+        bn_bwd_sums_relu_sum_add_##S(const T *x, const T *dy, const T *y, const T *dy2, const float *gamma, const float *mean, const float *invstd,\
+            float *dgamma, float *dbeta, T *dz, float *coef, float *partial, u32 *counters, int rows, int c, int txLog) {          \
+        bnBwdSums<T, V, BY_Y, true, true>(x, dy, y, gamma, mean, invstd, dgamma, dbeta, dz, nullptr, coef, partial, counters,      \
+            rows, c, txLog, nullptr, dy2);                                                                                         \
+    }
+
+#define NORM_LEAN_ONE(S, T, V)                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_one_mask_##S(const T *x, const float *gamma, const float *beta, T *y, float *mean, float *invstd, float *statMean,      \
+            float *statVar, u8 *mask, float *partial, u32 *counters, int rows, int c, int txLog, int each, float eps, int unbiased,\
+            float floor) {                                                                                                         \
+        bnOne<T, V, false, true>(x, nullptr, gamma, beta, y, mean, invstd, statMean, statVar, partial, counters, rows, c, txLog, each,\
+            eps, unbiased, floor, mask);                                                                                           \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_one_add_mask_##S(const T *x, const T *z, const float *gamma, const float *beta, T *y, float *mean, float *invstd, float *statMean,\
+            float *statVar, u8 *mask, float *partial, u32 *counters, int rows, int c, int txLog, int each, float eps, int unbiased,\
+            float floor) {                                                                                                         \
+        bnOne<T, V, true, true>(x, z, gamma, beta, y, mean, invstd, statMean, statVar, partial, counters, rows, c, txLog, each,    \
+            eps, unbiased, floor, mask);                                                                                           \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_mask_##S(const T *x, const T *dy, const u8 *mask, const float *gamma, const float *mean, const float *invstd,   \
+            T *dx, float *dgamma, float *dbeta, float *partial, u32 *counters, int rows, int c, int txLog, int each) {             \
+        bnBwdOne<T, V, BY_MASK, false, false>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, nullptr, partial, counters, rows, c,\
+            txLog, each, mask, nullptr);                                                                                           \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_mask_add_##S(const T *x, const T *dy, const u8 *mask, const float *gamma, const float *mean, const float *invstd,\
+            T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c, int txLog, int each) {      \
+        bnBwdOne<T, V, BY_MASK, true, false>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,\
+            txLog, each, mask, nullptr);                                                                                           \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_mask_sum_add_##S(const T *x, const T *dy, const u8 *mask, const T *dy2, const float *gamma, const float *mean, const float *invstd,\
+            T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c, int txLog, int each) {      \
+        bnBwdOne<T, V, BY_MASK, true, true>(x, dy, nullptr, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,\
+            txLog, each, mask, dy2);                                                                                               \
+    }                                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(STATS_THREADS, 1)                                                                 \
+        bn_bwd_one_relu_sum_add_##S(const T *x, const T *dy, const T *y, const T *dy2, const float *gamma, const float *mean, const float *invstd,\
+            T *dx, float *dgamma, float *dbeta, T *dz, float *partial, u32 *counters, int rows, int c, int txLog, int each) {      \
+        bnBwdOne<T, V, BY_Y, true, true>(x, dy, y, gamma, mean, invstd, dx, dgamma, dbeta, dz, partial, counters, rows, c,         \
+            txLog, each, nullptr, dy2);                                                                                            \
     }

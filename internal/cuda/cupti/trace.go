@@ -36,7 +36,6 @@ type Tracer struct {
 	a       *API
 	pool    *pool
 	on      []Kind
-	dropped int64
 	texts   map[uint64]string
 	stopped bool
 }

@@ -381,26 +381,27 @@ func (p *Profiler) hand(records [][]byte) {
 // The records as CUDA 11.8's header has them; later versions add at the end.
 
 type recKernel struct {
-	kind              uint32
-	_                 [3]uint32 // caches, registers
-	start, end, _     uint64    // completed
-	dev, ctx, stream  uint32
-	grid, block       [3]uint32
-	static, dynamic   int32
-	_                 [2]uint32 // local memory
-	correlation       uint32
-	_                 int64 // grid id
-	name              unsafe.Pointer
-	_                 uintptr
-	queued, submitted uint64
-	_                 [4]uint8
-	_                 uint32
-	node              uint64
-	_                 uint32
-	graph             uint32
-	_                 uintptr
-	_                 [6]uint32 // channel, cluster
-	_                 uint64
+	kind             uint32
+	_                [3]uint32 // caches, registers
+	start, end, _    uint64    // completed
+	dev, ctx, stream uint32
+	grid, block      [3]uint32
+	_                int32 // static shared memory
+	dynamic          int32
+	_                [2]uint32 // local memory
+	correlation      uint32
+	_                int64 // grid id
+	name             unsafe.Pointer
+	_                uintptr
+	_                [2]uint64 // queued, submitted
+	_                [4]uint8
+	_                uint32
+	node             uint64
+	_                uint32
+	graph            uint32
+	_                uintptr
+	_                [6]uint32 // channel, cluster
+	_                uint64
 }
 
 type recCall struct {

@@ -509,11 +509,11 @@ func (a *anatomy) operators(u *tuned) {
 	r := u.rank()
 	graphs, _ := u.trainGraphs()
 	type row struct {
-		name          string
-		n, kernels    int
-		us, floor     float64
-		side, biggest float64
-		worst         string
+		name       string
+		n, kernels int
+		us, floor  float64
+		biggest    float64
+		worst      string
 	}
 	rows := map[string]*row{}
 	var all []string

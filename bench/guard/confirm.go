@@ -8,8 +8,8 @@ import (
 
 // ConfirmProcesses is how many processes a side a confirmation takes. With 8,
 // as many as a night, 2 outliers among base's hide a slower head from the
-// test: where 2 % of processes are outliers that loses 1.3 % of all
-// regressions, however large. With 12 it takes 4.
+// test: where 2 % of processes are outliers that loses 1 % of all regressions,
+// however large (docs/guard-rates.md shows it). With 12 it takes 4.
 const ConfirmProcesses = 12
 
 // ToConfirm lists the rows that a first measurement found slower: those to

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -410,7 +409,22 @@ func TestCompareMirrorsAndConfirms(t *testing.T) {
 	if code == exitFailure {
 		t.Errorf("exit %d though nothing repeated", code)
 	}
-	if !slices.Contains(report.VerdictFormats(), report.FormatJUnit) {
-		t.Error("no JUnit")
+	// The second family is the slower rows alone, and their noise the first's.
+	huge, again := load(t, dir, "head.json"), load(t, dir, "head2.json")
+	scale(huge, 64)
+	scale(again, 64)
+	store(t, dir, "huge.json", huge)
+	store(t, dir, "huge2.json", again)
+	_, c = judged(t, dir, "base.json", "head.json", "--confirm-base=base2.json", "--confirm-head=head2.json")
+	for _, v := range c.Rows {
+		if x := v.Confirmation; x != nil && x.Family != 5 {
+			t.Errorf("%s: a second family of %d rows", v.Row, x.Family)
+		}
+	}
+	_, c = judged(t, dir, "mon.json,again.json,quick.json", "huge.json", "--confirm-base=base2.json", "--confirm-head=huge2.json")
+	for _, v := range c.Rows {
+		if x := v.Confirmation; x == nil || v.Noise == nil || v.NoiseRuns != 3 || x.Noise == nil || *x.Noise != *v.Noise || x.NoiseRuns != 0 || v.Reason != results.Confirmed {
+			t.Errorf("%s: %s, %s, noise %v of %d runs, then %+v", v.Row, v.Verdict, v.Reason, v.Noise, v.NoiseRuns, x)
+		}
 	}
 }

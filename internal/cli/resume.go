@@ -14,14 +14,15 @@ import (
 )
 
 // resumed is the session that goes on with the record of --resume, into the
-// same file. All but the way of printing is the record's.
+// same file. All but the way of printing is the record's; --processes may ask
+// for more than it planned.
 func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if o.resume == "" {
 		return nil, &bench.InputError{Name: "--resume", Reason: "is empty; it takes the record of a run that did not end"}
 	}
 	var extra []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if f.Name != "resume" && f.Name != "json" && f.Name != "progress" && !isLibraryFlag(f.Name) {
+		if f.Name != "resume" && f.Name != "processes" && f.Name != "json" && f.Name != "progress" && !isLibraryFlag(f.Name) {
 			extra = append(extra, "--"+f.Name)
 		}
 	})
@@ -46,13 +47,19 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if err != nil {
 		return nil, err
 	}
+	more := cmd.Flags().Changed("processes")
 	switch {
 	case r.Plan == nil:
 		return refuse("names a record without a plan, from a version that could not resume")
 	case r.Schema.Minor > results.SchemaMinor:
 		return refuse("was written by a newer version (schema %d.%d), whose plan may mean more than this one knows", r.Schema.Major, r.Schema.Minor)
-	case r.Status == results.Complete && !anyFailed(r):
-		return refuse("is complete: nothing is left to run")
+	case more && o.processes.first() < r.Plan.Processes:
+		return refuse("was planned with --processes=%d; it can be gone on with for more, not for %d", r.Plan.Processes, o.processes.first())
+	case r.Status == results.Complete && !anyFailed(r) && (!more || o.processes.first() == r.Plan.Processes):
+		return refuse("is complete: nothing is left to run; --processes=N with more than %d adds to it", r.Plan.Processes)
+	}
+	if more {
+		r.Plan.Processes = o.processes.first()
 	}
 	var kernels []string
 	for _, c := range r.Plan.Cells {

@@ -98,7 +98,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.budget, "budget", "time for the whole run, such as 45s: blocks are left out to keep it; processes, verification and warm-up never")
 	f.Var(&o.seed, "seed", "of weights, data and the order of blocks")
 	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
-	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's")
+	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's, and --processes may ask for more")
 	f.BoolVar(&o.quick, "quick", false, "one process and few steps, for a first look; verification stays")
 	f.BoolVar(&o.progress, "progress", false, "print a line a cell on stderr also where that is no terminal, which has a bar")
 	f.BoolVar(&o.json, "json", false, "print the record alone on stdout")

@@ -44,10 +44,12 @@ var tunes = []tune{
 	{"join", Tuning{FusedJoin: true}},
 	{"mask", Tuning{NormMask: true}},
 	{"join+mask", Tuning{FusedJoin: true, NormMask: true}},
-	{"lean", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Dependent: true}},
-	{"lean+serial", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Edges: EdgesSerial, Dependent: true}},
-	{"lean+hazards", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, Edges: EdgesHazards, Dependent: true}},
-	{"lean+one", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, OneKernelNorm: true, Dependent: true}},
+	{"stem", Tuning{SpaceToDepth: true}},
+	{"join+mask+stem", Tuning{FusedJoin: true, NormMask: true, SpaceToDepth: true}},
+	{"lean", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, SpaceToDepth: true, Dependent: true}},
+	{"lean+serial", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, SpaceToDepth: true, Edges: EdgesSerial, Dependent: true}},
+	{"lean+hazards", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, SpaceToDepth: true, Edges: EdgesHazards, Dependent: true}},
+	{"lean+one", Tuning{FillKernels: true, FusedJoin: true, NormMask: true, SpaceToDepth: true, OneKernelNorm: true, Dependent: true}},
 	{"pdl", Tuning{Dependent: true}},
 	{"serial", Tuning{Edges: EdgesSerial}},
 	{"serial+pdl", Tuning{Edges: EdgesSerial, Dependent: true}},
@@ -138,7 +140,7 @@ func (a *anatomy) run(want []tune) {
 		must(a, err)
 		a.blas, err = cublas.Open(cublas.Options{Path: os.Getenv("TRBENCH_CUBLAS")})
 		must(a, err)
-		d := a.device(Options{})
+		d := a.device(Options{Tuning: Tuning{SpaceToDepth: true}}) // plans for both
 		t := time.Now()
 		must(a, d.(*rigged).Choose(a.spec))
 		for _, p := range d.(*rigged).plans {

@@ -90,9 +90,10 @@ func (d *Device) Target() workloads.Target {
 }
 
 func (d *Device) scratch(b *workloads.Bound) int64 {
-	own := d.Tuning().kernels().ScratchBytes(b)
-	if p, ok := d.plan(b); ok {
-		return max(p.Choice.Workspace, own)
+	t := d.Tuning()
+	own := t.kernels().ScratchBytes(b)
+	if p, x, ok := d.plan(b, t); ok {
+		return max(x.Scratch()+p.Choice.Workspace, own)
 	}
 	return own
 }

@@ -20,6 +20,7 @@ type op struct {
 	library  *dnn.Exec
 	state    *dnn.Stream
 	launches []*driver.Launch
+	ahead    int            // how many of the launches come before the library's plan
 	marks    []string       // of the launches, for the audit of graphs
 	others   []func() error // the launches by Options.Submitter, if there is one
 	counters bool           // its kernels use the counters of its stream
@@ -62,8 +63,8 @@ func (o *op) prepare() error {
 	if o.b.Op == workloads.OpAllReduce {
 		return fmt.Errorf("a collective of %d rank: several GPUs exchange through NCCL, which this version does not drive", o.r.g.Ranks())
 	}
-	if p, ok := o.r.g.dev.plan(o.b); ok {
-		return o.bind(p)
+	if p, x, ok := o.r.g.dev.plan(o.b, o.r.g.tuning); ok {
+		return o.bind(p, x)
 	}
 	plan, err := o.r.g.tuning.kernels().Plan(o.b)
 	if err != nil {
@@ -73,20 +74,32 @@ func (o *op) prepare() error {
 }
 
 // bind takes the library's plan, and the project's own kernel for what the
-// plan leaves out.
-func (o *op) bind(p Plan) error {
-	if o.b.Scratch.Bytes < p.Choice.Workspace {
-		return fmt.Errorf("scratch has %d bytes, the plan needs %d", o.b.Scratch.Bytes, p.Choice.Workspace)
+// plan leaves out. With x the plan is for the rearranged node.
+func (o *op) bind(p Plan, x *kernels.Rearranged) error {
+	if need := x.Scratch() + p.Choice.Workspace; o.b.Scratch.Bytes < need {
+		return fmt.Errorf("scratch has %d bytes, the plan needs %d", o.b.Scratch.Bytes, need)
 	}
-	plan, err := o.r.build(o.b, p)
+	b, workspace := o.b, o.b.Scratch
+	if x != nil {
+		b = x.Bound
+		workspace.Off += x.Scratch()
+		if err := o.lay(x.Before); err != nil {
+			return err
+		}
+		o.ahead = len(o.launches)
+		if err := o.lay(x.After); err != nil {
+			return err
+		}
+	}
+	plan, err := o.r.build(b, p)
 	if err != nil {
 		return err
 	}
 	var ptrs []uintptr
-	for _, x := range slices.Concat(o.b.In, o.b.Out) {
+	for _, x := range slices.Concat(b.In, b.Out) {
 		ptrs = append(ptrs, uintptr(o.r.address(x.Region)))
 	}
-	if o.library, err = plan.Bind(ptrs, uintptr(o.r.address(o.b.Scratch))); err != nil {
+	if o.library, err = plan.Bind(ptrs, uintptr(o.r.address(workspace))); err != nil {
 		return err
 	}
 	if o.state, err = o.r.libraryStream(o.stream, o.r.g.w.Target.Beside && o.b.Op.FilterGradient()); err != nil {
@@ -215,6 +228,9 @@ func (o *op) Submit(v workloads.Variant) error {
 	}
 	r.last[o.stream].Store(o.b)
 	if o.library != nil {
+		if err := o.submit(o.launches[:o.ahead]); err != nil {
+			return err
+		}
 		if err := o.library.Submit(o.state); err != nil {
 			return o.failed(err)
 		}
@@ -225,12 +241,8 @@ func (o *op) Submit(v workloads.Variant) error {
 				return o.failed(err)
 			}
 		}
-	} else {
-		for _, l := range o.launches {
-			if code := r.api.Submit(l); code != driver.Success {
-				return o.failed(r.api.LaunchError(l, code))
-			}
-		}
+	} else if err := o.submit(o.launches[o.ahead:]); err != nil {
+		return err
 	}
 	if c != nil {
 		c.add(o)
@@ -240,6 +252,15 @@ func (o *op) Submit(v workloads.Variant) error {
 		return nil
 	}
 	r.executed[v][o.b.SubGraph]++
+	return nil
+}
+
+func (o *op) submit(launches []*driver.Launch) error {
+	for _, l := range launches {
+		if code := o.r.api.Submit(l); code != driver.Success {
+			return o.failed(o.r.api.LaunchError(l, code))
+		}
+	}
 	return nil
 }
 

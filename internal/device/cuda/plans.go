@@ -11,6 +11,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -31,11 +32,31 @@ type Plan struct {
 // best one was never seen behind the eighth.
 const candidates = 8
 
-// plan returns the plan chosen for a node.
-func (d *Device) plan(b *workloads.Bound) (Plan, bool) {
-	if d.opts.CuDNN == nil && d.opts.CuBLAS == nil {
-		return Plan{}, false
+// rearranged is the form of a node that a library is to compute in its place;
+// nil if it is the node itself.
+func (t Tuning) rearranged(b *workloads.Bound) *kernels.Rearranged {
+	if !t.SpaceToDepth {
+		return nil
 	}
+	return kernels.Rearrange(b)
+}
+
+// plan returns the plan chosen for a node, and the node's rearranged form if
+// the plan is for that.
+func (d *Device) plan(b *workloads.Bound, t Tuning) (Plan, *kernels.Rearranged, bool) {
+	if d.opts.CuDNN == nil && d.opts.CuBLAS == nil {
+		return Plan{}, nil, false
+	}
+	if x := t.rearranged(b); x != nil {
+		if p, ok := d.planOf(x.Bound); ok {
+			return p, x, true
+		}
+	}
+	p, ok := d.planOf(b)
+	return p, nil, ok
+}
+
+func (d *Device) planOf(b *workloads.Bound) (Plan, bool) {
 	key, err := dnn.Key(b)
 	if err != nil {
 		return Plan{}, false
@@ -106,22 +127,31 @@ func (d *Device) Choose(spec workloads.Spec) error {
 	if d.opts.CuDNN == nil && d.opts.CuBLAS == nil {
 		return nil
 	}
-	w, err := workloads.New(spec, workloads.Target{Lowering: d.Tuning().lowering(*d.opts.Lowering)})
+	tuning := d.Tuning()
+	w, err := workloads.New(spec, workloads.Target{Lowering: tuning.lowering(*d.opts.Lowering)})
 	if err != nil {
 		return err
 	}
 	var todo []*workloads.Bound
 	seen := map[string]bool{}
+	add := func(b *workloads.Bound) {
+		key, err := dnn.Key(b)
+		if err != nil || seen[key] {
+			return
+		}
+		seen[key] = true
+		if _, ok := d.planOf(b); !ok {
+			todo = append(todo, b)
+		}
+	}
 	for id := range workloads.NumSubGraphs {
 		for v := range workloads.NumVariants {
 			for _, b := range w.Bounds(id, v, workloads.ControlDevice) {
-				key, err := dnn.Key(b)
-				if err != nil || seen[key] {
-					continue
-				}
-				seen[key] = true
-				if _, ok := d.plan(b); !ok {
-					todo = append(todo, b)
+				// The rearranged form comes beside the node's own, which is
+				// what runs where no library does it.
+				add(b)
+				if x := tuning.rearranged(b); x != nil {
+					add(x.Bound)
 				}
 			}
 		}

@@ -32,6 +32,10 @@ type Tuning struct {
 	// lowering with FusedNorm.
 	FusedJoin bool `json:"fused_join"`
 	NormMask  bool `json:"norm_mask"`
+	// SpaceToDepth runs the first layer's convolution over blocks of pixels where
+	// a library does so; see [kernels.Rearrange]. Its sums have another order, so
+	// results may differ in their last bits.
+	SpaceToDepth bool `json:"space_to_depth"`
 	// Edges says what orders the nodes of a captured graph.
 	Edges Edges `json:"edges"`
 }
@@ -62,7 +66,7 @@ type tuningRecord struct {
 }
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
-// "fills", "copies", "join", "mask", "serial", "hazards"; none is the default.
+// "fills", "copies", "join", "mask", "stem", "serial", "hazards"; none is the default.
 func ParseTuning(words string) (t Tuning, err error) {
 	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
 		switch {
@@ -78,10 +82,12 @@ func ParseTuning(words string) (t Tuning, err error) {
 			t.FusedJoin = true
 		case w == "mask":
 			t.NormMask = true
+		case w == "stem":
+			t.SpaceToDepth = true
 		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
 			t.Edges = Edges(w)
 		default:
-			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, join, mask, and one of serial and hazards", words, w)
+			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, join, mask, stem, and one of serial and hazards", words, w)
 		}
 	}
 	return t, nil

@@ -20,7 +20,7 @@ func TestParseTuning(t *testing.T) {
 		{"serial,hazards", Tuning{}, true},
 		{"fills", Tuning{FillKernels: true}, false},
 		{"copies,fills", Tuning{CopyKernels: true, FillKernels: true}, false},
-		{"join,mask", Tuning{FusedJoin: true, NormMask: true}, false},
+		{"join,mask,stem", Tuning{FusedJoin: true, NormMask: true, SpaceToDepth: true}, false},
 		{"streams", Tuning{}, true},
 		{"Serial", Tuning{}, true},
 	} {
@@ -34,7 +34,7 @@ func TestParseTuning(t *testing.T) {
 // A tuning goes with the plans from process to process.
 func TestTuningIsHandedOver(t *testing.T) {
 	x := fakeRig(t, fake.H200(1))
-	want := Tuning{Dependent: true, OneKernelNorm: true, FusedJoin: true, NormMask: true, Edges: EdgesHazards}
+	want := Tuning{Dependent: true, OneKernelNorm: true, FusedJoin: true, NormMask: true, SpaceToDepth: true, Edges: EdgesHazards}
 	from, to := x.device(Options{Tuning: want}), x.device(Options{})
 	raw, err := from.Plans()
 	must(t, err, to.SetPlans(raw))

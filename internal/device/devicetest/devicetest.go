@@ -70,6 +70,9 @@ func open(t testing.TB, o cuda.Options) device.Device {
 		t.Fatal(err)
 	}
 	o.Driver = api
+	if o.Tuning, err = cuda.ParseTuning(os.Getenv("TRBENCH_TUNING")); err != nil {
+		t.Fatal(err)
+	}
 	d, err := cuda.New(o)
 	if err != nil {
 		t.Fatal(err)

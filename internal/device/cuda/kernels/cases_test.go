@@ -61,8 +61,11 @@ type builder struct {
 	in, out []workloads.Operand
 	time    bool
 	options Options
-	skew    int64 // bytes that every operand is off its alignment
-	end     int64
+	// plan and kind stand for the operator's where the launches are a part of one.
+	plan func(b *workloads.Bound) []Launch
+	kind string
+	skew int64 // bytes that every operand is off its alignment
+	end  int64
 }
 
 func (b *builder) place(name string, d workloads.DType, shape ...int) workloads.Operand {
@@ -94,12 +97,18 @@ func (b *builder) json(t *testing.T) caseJSON {
 	n.Name = b.name
 	n.Scratch = workloads.Region{Off: b.end, Bytes: b.options.ScratchBytes(n)}
 	n.Writes = append(n.Writes, n.Scratch)
-	launches, err := b.options.Plan(n)
-	if err != nil {
-		t.Fatal(err)
+	var launches []Launch
+	if b.plan != nil {
+		launches = b.plan(n)
+	} else {
+		var err error
+		if launches, err = b.options.Plan(n); err != nil {
+			t.Fatal(err)
+		}
+		b.kind = b.op.String()
 	}
 	checkLaunches(t, n, launches)
-	c := caseJSON{Name: b.name, Op: b.op.String(), Time: b.time, Attr: b.attr, Arena: n.Scratch.End() + workloads.Alignment}
+	c := caseJSON{Name: b.name, Op: b.kind, Time: b.time, Attr: b.attr, Arena: n.Scratch.End() + workloads.Alignment}
 	c.Scratch = caseOperand{Name: "scratch", Off: n.Scratch.Off, Bytes: n.Scratch.Bytes}
 	convert := func(list []workloads.Operand) (out []caseOperand) {
 		for _, o := range list {
@@ -243,6 +252,28 @@ func leanCases(d workloads.DType, timed bool, add bool, n, h, w, c int) (all []*
 		all = append(all, b)
 	}
 	return all
+}
+
+// stemCases are the launches around a rearranged convolution: to blocks, with
+// weights and without, and a filter gradient back.
+func stemCases(timed bool, n, h, w, k, r, stride, pad int) []*builder {
+	a := workloads.Attr{R: r, S: r, Stride: stride, Pad: pad}
+	name := fmt.Sprintf("%dx%dx%d k%d r%d s%d p%d", n, h, w, k, r, stride, pad)
+	x, f := workloads.Shape{n, h, w, 3}, workloads.Shape{k, r, r, 3}
+	g, _ := blocks(a, x, f, workloads.Shape{n, (h+2*pad-r)/stride + 1, (w+2*pad-r)/stride + 1, k})
+	make := func(kind string, plan func(b *workloads.Bound) []Launch) *builder {
+		return &builder{name: kind + " " + name, kind: kind, attr: a, time: timed, plan: plan}
+	}
+	both := make("stem_blocks", func(b *workloads.Bound) []Launch {
+		return []Launch{g.image(b.In[0].Region, b.Out[0].Region, read(b.In[1].Region), write(b.Out[1].Region), b.Out[1].Shape.Elems())}
+	}).input("x", f16Type, x...).input("w", f16Type, f...).output("image", f16Type, n, g.hb, g.wb, g.c).output("weights", f16Type, k, g.rb, g.rb, g.c)
+	image := make("stem_image", func(b *workloads.Bound) []Launch {
+		return []Launch{g.image(b.In[0].Region, b.Out[0].Region, null(), null(), 0)}
+	}).input("x", f16Type, x...).output("image", f16Type, n, g.hb, g.wb, g.c)
+	back := make("stem_filter", func(b *workloads.Bound) []Launch {
+		return []Launch{g.filter(b.In[0].Region, b.Out[0].Region)}
+	}).input("weights", f16Type, k, g.rb, g.rb, g.c).output("dw", f16Type, f...)
+	return []*builder{both, image, back}
 }
 
 func poolCases(d workloads.DType, timed bool, n, h, w, c, r, stride, pad int) []*builder {
@@ -417,7 +448,15 @@ func checkCases() (all []*builder) {
 	add(rangeCases(false, 0, 29216, spans))
 	add(rangeCases(false, 4, 29217, spans))
 	add(smallCases())
+	add(stemCases(false, 3, 32, 32, 16, 7, 2, 3))
+	add(stemCases(false, 2, 15, 18, 5, 7, 2, 3))
+	add(stemCases(false, 5, 9, 7, 8, 3, 1, 1))
+	add(stemCases(false, 2, 8, 10, 4, 5, 2, 2))
 
+	for _, n := range []int{16, 64, 256} {
+		add(stemCases(true, n, 224, 224, 64, 7, 2, 3))
+	}
+	add(stemCases(true, 16, 32, 32, 64, 3, 1, 1))
 	for _, n := range []int{16, 64, 256} {
 		for _, s := range [][2]int{{112, 64}, {56, 64}, {56, 256}, {28, 512}, {14, 1024}, {7, 512}, {7, 2048}} {
 			if n == 256 && s[0] < 56 {

@@ -272,6 +272,37 @@ class NormBwd(Op):
         return out
 
 
+class Stem(Op):
+    """Blocks of pixels: image and filter are padded to whole blocks and cut."""
+
+    def geometry(self, case):
+        a = case["attr"]
+        s, before = a["Stride"], -(-a["Pad"] // a["Stride"]) * a["Stride"]  # pixels before pixel 0
+        return s, before, before - a["Pad"]  # and taps before tap 0
+
+    def cut(self, t, first, s, like):
+        n, h, w, c = t.shape
+        rows, cols = like["shape"][1] * s, like["shape"][2] * s
+        out = torch.zeros(n, max(rows, first + h), max(cols, first + w), c, device="cuda", dtype=t.dtype)
+        out[:, first : first + h, first : first + w] = t
+        out = out[:, :rows, :cols].reshape(n, rows // s, s, cols // s, s, c).permute(0, 1, 3, 2, 4, 5).reshape(n, rows // s, cols // s, s * s * c)
+        return F.pad(out, (0, like["shape"][3] - s * s * c))
+
+    def want(self, case, t):
+        s, pixels, taps = self.geometry(case)
+        out = {o["name"]: o for o in case["out"]}
+        if "dw" in out:
+            k, r = out["dw"]["shape"][:2]
+            d = t["weights"][..., : 3 * s * s]
+            b = d.shape[1]
+            d = d.reshape(k, b, b, s, s, 3).permute(0, 1, 3, 2, 4, 5).reshape(k, b * s, b * s, 3)
+            return {"dw": (d[:, taps : taps + r, taps : taps + r], 0)}
+        want = {"image": (self.cut(t["x"], pixels, s, out["image"]), 0)}
+        if "weights" in out:
+            want["weights"] = (self.cut(t["w"], taps, s, out["weights"]), 0)
+        return want
+
+
 class Affine(Op):
     def want(self, case, t):
         a = case["attr"]
@@ -607,7 +638,7 @@ OPS = {
     "max_pool": MaxPool(), "max_pool_bwd": MaxPoolBwd(), "avg_pool": AvgPool(), "avg_pool_bwd": AvgPool(), "loss": Loss(), "loss_eval": Loss(),
     "normalize": Normalize(), "inject": Inject(), "cast": Cast(), "finite_check": FiniteCheck(), "unscale": Update(), "ema": Update(),
     "update_stats": Update(), "chain": Update(), "sgd": Update(), "lars": Update(), "control": Control(), "bn_infer": Infer(), "accum": Accum(),
-    "copy_labels": Copy(), "zero": Zero(),
+    "copy_labels": Copy(), "zero": Zero(), "stem_blocks": Stem(), "stem_image": Stem(), "stem_filter": Stem(),
 }
 
 

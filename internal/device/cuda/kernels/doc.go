@@ -29,7 +29,8 @@
 //
 // Launches an operator takes:
 //
-//	convolution, fully connected        1, or 2 when the summed dimension is split
+//	convolution, fully connected        1, or 2 when the summed dimension is split;
+//	                                    1 or 2 around a library's, see Rearrange
 //	fully connected filter gradient     2 or 3 (bias gradient apart)
 //	batch norm, forward and backward    2 each; small ones 1 with Options.OneKernelNorm
 //	LARS                                2 a group of 96 tensors

@@ -5,7 +5,7 @@ package kernels
 // What the PTX was made from and how.
 const (
 	// SourceHash is the SHA-256 of the normalised sources.
-	SourceHash      = "2d81cced8ea0bb7b9b4c2c763f2dbd26bf155faf87e58834148a270139068396"
+	SourceHash      = "f370554224feb4b696dccb7933ef78a879db0d68cbf4af87e58bf8f8d4427994"
 	CompilerVersion = "11.8.89"
 	CompilerCommand = "nvcc -ptx -arch=compute_80|compute_90 -std=c++17 -fmad=false (conv_*.cu: -fmad=true)"
 )
@@ -184,6 +184,10 @@ var table = []Kernel{
 	{"sgd_x4", "ranges", "u64 u64 u64 u64 f32 f32 u32 u64"},
 	{"split_sum_f16", "conv_f16", "u64 u64 u64 u64 u32 u32"},
 	{"split_sum_f32", "conv_f32", "u64 u64 u64 u64 u32 u32"},
+	{"stem_blocks_s1", "stem", "u64 u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
+	{"stem_blocks_s2", "stem", "u64 u64 u64 u64 u32 u32 u32 u32 u32 u32 u32 u32 u32 u32 u32"},
+	{"stem_filter_s1", "stem", "u64 u64 u32 u32 u32 u32 u32"},
+	{"stem_filter_s2", "stem", "u64 u64 u32 u32 u32 u32 u32"},
 	{"unscale_x1", "ranges", "u64 u64 u64"},
 	{"unscale_x4", "ranges", "u64 u64 u64"},
 	{"update_stats_x1", "ranges", "u64 u64 f32 f32 u64"},

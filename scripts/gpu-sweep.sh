@@ -7,9 +7,11 @@
 #
 # Steps run worst first: the points that are compared with the peer, the
 # largest batches before the small ones. At a peer point the peer and one
-# process of ours take turns, REPEATS times, before the record of eight
-# processes is made. A step that the window cuts off is gone on with by the
-# next call: trbench stores after every process and resumes.
+# process of ours take turns, REPEATS times; ours are the first processes of
+# the record of eight, each added to it by --resume. The peer compiles once and
+# stays, idle, while ours runs (PEER_STAYS=0: a process of its own each turn).
+# A step that the window cuts off is gone on with by the next call: trbench
+# stores after every process and resumes.
 #
 #   DIR      where records, raw.log and marks go (default build/sweep); it is all
 #            that has to survive between windows
@@ -48,30 +50,31 @@ common=(--device=cuda --optimizer=sgd --seed=1)
 all=(--mode=eager,graph,step --sync=event,host)
 
 # steps prints one a line: name, seconds it needs at least, command's words.
-# "peer" and "turn" are one side's turn at a peer point, "run" makes a record.
+# "peer" is the peer's turn at a point, "turn" brings a record to so many
+# processes, "run" makes a record.
 steps() {
 	local point r
 	for point in resnet50:256 resnet18-cifar:256 resnet50:64 resnet18-cifar:16; do
 		local model=${point%:*} batch=${point#*:}
 		for r in $(seq "$REPEATS"); do
-			local modes=cgraph
-			[ "$r" -gt 1 ] || modes=cgraph,graph,eager
-			echo "peer-$model-$batch-$r 60 peer $model $batch $modes"
-			echo "turn-$model-$batch-$r 30 run --workload=$model --batch=$batch --precision=amp --mode=step,eager --sync=event --processes=1"
+			local modes=cgraph needs=20
+			[ "$r" -gt 1 ] || modes=cgraph,graph,eager needs=60
+			echo "peer-$model-$batch-$r $needs peer $model $batch $modes"
+			echo "turn-$model-$batch-$r 20 turn $model-$batch-amp $r --workload=$model --batch=$batch --precision=amp ${all[*]}"
 		done
-		echo "$model-$batch-amp 60 run --workload=$model --batch=$batch --precision=amp ${all[*]} --processes=8"
+		echo "$model-$batch-amp 30 turn $model-$batch-amp 8 --workload=$model --batch=$batch --precision=amp ${all[*]}"
 	done
-	echo "resnet50-16-amp 45 run --workload=resnet50 --batch=16 --precision=amp ${all[*]} --processes=3"
+	echo "resnet50-16-amp 45 run --workload=resnet50 --batch=16 --precision=amp ${all[*]}"
 	echo "peer-resnet50-16-1 60 peer resnet50 16 eager,cgraph"
-	echo "resnet50-16-dispatch 45 run --workload=resnet50 --batch=16 --precision=amp --mode=eager,step --sync=event --dispatch-ns=0,2000,5000,10000,20000,40000 --processes=3"
-	echo "resnet18-cifar-64-amp 30 run --workload=resnet18-cifar --batch=64 --precision=amp ${all[*]} --processes=3"
+	echo "resnet50-16-dispatch 45 run --workload=resnet50 --batch=16 --precision=amp --mode=eager,step --sync=event --dispatch-ns=0,2000,5000,10000,20000,40000"
+	echo "resnet18-cifar-64-amp 30 run --workload=resnet18-cifar --batch=64 --precision=amp ${all[*]}"
 	for batch in 4 1; do
-		echo "resnet50-$batch-amp 30 run --workload=resnet50 --batch=$batch --precision=amp ${all[*]} --processes=3"
+		echo "resnet50-$batch-amp 30 run --workload=resnet50 --batch=$batch --precision=amp ${all[*]}"
 	done
-	echo "resnet18-cifar-1-amp 30 run --workload=resnet18-cifar --batch=1 --precision=amp ${all[*]} --processes=3"
-	echo "resnet50-64-fp32 45 run --workload=resnet50 --batch=64 --precision=fp32 ${all[*]} --processes=3"
-	echo "resnet18-cifar-16-fp32 30 run --workload=resnet18-cifar --batch=16 --precision=fp32 ${all[*]} --processes=3"
-	echo "resnet18-cifar-16-gorgonia 30 gorgonia --workload=resnet18-cifar --batch=16 --precision=amp --mode=eager --sync=event --kernels=builtin --launcher=purego,gorgonia --processes=3"
+	echo "resnet18-cifar-1-amp 30 run --workload=resnet18-cifar --batch=1 --precision=amp ${all[*]}"
+	echo "resnet50-64-fp32 45 run --workload=resnet50 --batch=64 --precision=fp32 ${all[*]}"
+	echo "resnet18-cifar-16-fp32 30 run --workload=resnet18-cifar --batch=16 --precision=fp32 ${all[*]}"
+	echo "resnet18-cifar-16-gorgonia 30 gorgonia --workload=resnet18-cifar --batch=16 --precision=amp --mode=eager --sync=event --kernels=builtin --launcher=purego,gorgonia"
 }
 
 left() { echo $((LIMIT - SECONDS)); }
@@ -95,16 +98,58 @@ logged() {
 	return "$rc"
 }
 
-# record makes a record, or goes on with one.
+# record makes a record, or goes on with one, to so many processes.
 record() {
-	local program=$1 name=$2
-	shift 2
+	local program=$1 name=$2 processes=$3
+	shift 3
 	local file=$DIR/$name.json
 	if [ -f "$file" ]; then
-		logged "$program" run --resume="$file"
+		logged "$program" run --resume="$file" --processes="$processes"
 	else
-		logged "$program" run "${common[@]}" "$@" --out="$file"
+		logged "$program" run "${common[@]}" "$@" --processes="$processes" --out="$file"
 	fi
+}
+
+# peer has its turn: model, batch, modes. One process serves all turns, so that
+# each model is compiled once; between turns it frees its memory.
+server='
+import contextlib, gc, io, sys
+source = compile(open(sys.argv[1]).read(), sys.argv[1], "exec")
+for line in sys.stdin:
+    model, batch, mode = line.split()
+    sys.argv = [sys.argv[0], "--model", model, "--batch", batch, "--mode", mode]
+    out, rc = io.StringIO(), 0
+    try:
+        with contextlib.redirect_stdout(out):
+            exec(source, {"__name__": "__main__"})
+    except BaseException as e:
+        rc, out = 1, io.StringIO(repr(e) + "\n")
+    gc.collect()
+    import torch
+    torch.cuda.synchronize(); torch.cuda.empty_cache()
+    print(out.getvalue() + "end %d" % rc, flush=True)
+'
+peer() {
+	if [ "${PEER_STAYS:-1}" = 0 ]; then
+		logged python3 "$PEER" --model "$1" --batch "$2" --mode "$3"
+		return
+	fi
+	if [ -z "${SERVER_PID:-}" ]; then
+		coproc SERVER { python3 -c "$server" "$PEER" 2>>"$DIR/raw.log"; }
+	fi
+	printf '\n### %s\n$ peer --model %s --batch %s --mode %s\n' "$(date -u +%FT%TZ)" "$1" "$2" "$3" >>"$DIR/raw.log"
+	: >"$DIR/.out"
+	: >"$DIR/.err"
+	echo "$1 $2 $3" >&"${SERVER[1]}" || return 1
+	local line
+	while IFS= read -r -t "$(left)" line <&"${SERVER[0]}"; do
+		case $line in
+		'end 0') return 0 ;;
+		'end '*) cp "$DIR/.out" "$DIR/.err"; return 1 ;;
+		esac
+		printf '%s\n' "$line" | tee -a "$DIR/.out" >>"$DIR/raw.log"
+	done
+	return 124
 }
 
 # step runs one. A failure that is not the window's end is marked: the next call
@@ -113,10 +158,11 @@ step() {
 	local name=$1 kind=$3 rc=0
 	shift 3
 	case $kind in
-	run) record "$TRBENCH" "$name" "$@" || rc=$? ;;
+	run) record "$TRBENCH" "$name" 3 "$@" || rc=$? ;;
+	turn) record "$TRBENCH" "$@" || rc=$? ;;
 	gorgonia)
 		if [ -x "$TRBENCH-gorgonia" ]; then
-			record "$TRBENCH-gorgonia" "$name" "$@" || rc=$?
+			record "$TRBENCH-gorgonia" "$name" 3 "$@" || rc=$?
 		else
 			say "$name: there is no $TRBENCH-gorgonia; build it where cuda.h is"
 			rc=1
@@ -124,7 +170,7 @@ step() {
 		;;
 	peer)
 		if [ -f "$PEER" ]; then
-			logged python3 "$PEER" --model "$1" --batch "$2" --mode "$3" || rc=$?
+			peer "$1" "$2" "$3" || rc=$?
 			grep '^{' "$DIR/.out" >"$DIR/peer/$name.jsonl"
 		else
 			say "$name: there is no peer: PEER=$PEER"
@@ -176,24 +222,30 @@ ratios() {
 	python3 - "$DIR" <<-'EOF'
 		import glob, json, os, re, statistics, sys
 		rows = {}
-		for path in sorted(glob.glob(os.path.join(sys.argv[1], "turn-*.json"))):
-		    name = re.fullmatch(r"turn-(.*)-(\d+)-(\d+)\.json", os.path.basename(path))
-		    peer = os.path.join(sys.argv[1], "peer", os.path.basename(path).replace("turn-", "peer-") + "l")
-		    if not name or not os.path.exists(peer):
+		for path in sorted(glob.glob(os.path.join(sys.argv[1], "peer", "peer-*-1.jsonl"))):
+		    model, batch = re.fullmatch(r"peer-(.*)-(\d+)-1\.jsonl", os.path.basename(path)).groups()
+		    record = os.path.join(sys.argv[1], "%s-%s-amp.json" % (model, batch))
+		    if not os.path.exists(record):
 		        continue
-		    theirs = [json.loads(l)["step_ms"] * 1e6 for l in open(peer) if json.loads(l)["mode"] == "cgraph"]
-		    ours = []
-		    for cell in json.load(open(path))["cells"]:
-		        for c in cell["configurations"]:
-		            if c["key"]["mode"] == "step":
-		                for m in c["metrics"]:
-		                    if m["name"] == "step_time_ns":
-		                        ours.append(m["value"])
-		    if theirs and ours:
-		        rows.setdefault(name.group(1, 2), []).append((ours[0], theirs[0]))
+		    ours = {}  # by process: the median over its blocks, as the record reduces it
+		    for c in json.load(open(record))["cells"][0]["configurations"]:
+		        if c["key"]["mode"] == "step":
+		            for m in c["metrics"]:
+		                if m["name"] == "step_time_ns":
+		                    by = {}
+		                    for s in m["samples"]:
+		                        by.setdefault(s["process"], []).append(s["value"])
+		                    ours = {p: statistics.median(v) for p, v in by.items()}
+		    for turn in range(1, 100):
+		        peer = path[:-len("1.jsonl")] + "%d.jsonl" % turn
+		        if not os.path.exists(peer):
+		            break
+		        theirs = [json.loads(l)["step_ms"] * 1e6 for l in open(peer) if json.loads(l)["mode"] == "cgraph"]
+		        if theirs and turn - 1 in ours:
+		            rows.setdefault((model, int(batch)), []).append((ours[turn - 1], theirs[0]))
 		for (model, batch), pairs in sorted(rows.items()):
 		    r = [a / b for a, b in pairs]
-		    print("%-16s %4s  ours %8.1f us  peer's best %8.1f us  ratio %.3f (%.3f to %.3f, %d turns)" % (
+		    print("%-16s %4d  ours %8.1f us  peer's best %8.1f us  ratio %.3f (%.3f to %.3f, %d turns)" % (
 		        model, batch, statistics.median(a for a, _ in pairs) / 1e3, statistics.median(b for _, b in pairs) / 1e3,
 		        statistics.median(r), min(r), max(r), len(r)))
 	EOF

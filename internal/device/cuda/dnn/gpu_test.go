@@ -417,6 +417,49 @@ func TestGPUStem(t *testing.T) {
 	}
 }
 
+// TestGPUStemForms times the stem in the forms that space to depth can give it: as
+// it is, over blocks of pixels with their channels padded to 16 or 32, and with
+// four neighbours of a row as the channels of one.
+func TestGPUStemForms(t *testing.T) {
+	g := onGPU(t)
+	m := newBench(t, g, 3<<30)
+	for _, n := range []int{16, 64, 256} {
+		for _, c := range []struct{ h, w, c, r, s, stride, pad int }{
+			{224, 224, 3, 7, 7, 2, 3}, {115, 115, 16, 4, 4, 1, 0}, {115, 115, 32, 4, 4, 1, 0}, {115, 112, 48, 4, 1, 1, 0}, {115, 112, 64, 4, 1, 1, 0},
+		} {
+			x := workloads.Operand{Name: "x", DType: workloads.F16, Shape: workloads.Shape{n, c.h, c.w, c.c}}
+			w := workloads.Operand{Name: "w", DType: workloads.F16, Shape: workloads.Shape{64, c.r, c.s, c.c}}
+			y := workloads.Operand{Name: "y", DType: workloads.F16, Shape: workloads.Shape{n, 112, 112, 64}}
+			a := workloads.Attr{R: c.r, S: c.s, Stride: c.stride, Pad: c.pad}
+			for op, io := range map[workloads.Op][2][]workloads.Operand{
+				workloads.OpConv: {{x, w}, {y}}, workloads.OpConvBwdFilter: {{x, y}, {w}},
+			} {
+				b, size := place(&workloads.Bound{Node: &workloads.Node{Name: "stem", Op: op, Attr: a}, In: io[0], Out: io[1]})
+				key, err := Key(b)
+				if err != nil || size > m.size {
+					t.Fatalf("%d bytes, %v", size, err)
+				}
+				cands, err := g.b.Candidates(b)
+				if err != nil {
+					report(t, "%s: %v", key, err)
+					continue
+				}
+				m.load(t, b)
+				choice, timings, err := g.b.Pick(b, cands, func(p *Plan, shortest float64) (float64, error) { return m.time(b, p, 5, shortest) })
+				if err != nil {
+					report(t, "%s: %v", key, err)
+					continue
+				}
+				for _, x := range timings {
+					if x.Err == nil && x.Choice.String() == choice.String() {
+						report(t, "%-60s %8.1f us of %d candidates, workspace %d, %s %s", key, x.TimeNs/1e3, len(cands), choice.Workspace, choice, strings.Join(choice.Notes, "+"))
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestGPUTimes picks one of up to eight plans for every layer by time and prints the table. The
 // picked plan must agree with another engine where there is one, and give the
 // same bits in a graph.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
 	"github.com/tech-renaissance/trbench/internal/device/cpu/kernels"
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -225,6 +227,103 @@ func reference(t *testing.T, pool *kernels.Pool, f Fused, b *workloads.Bound, da
 		eqB[ch] = -gamma*inv*dbeta[ch]/count - eqX[ch]*mean
 	}
 	return [][]byte{dz, f32s(dgamma), f32s(dbeta), f32s(eqDY), f32s(eqX), f32s(eqB)}
+}
+
+// convSums is a convolution that counts on the way out and does nothing on the
+// way in: x, w; y, sum, square sum.
+func convSums(_ *Builder, g *graph, n *node) {
+	c := n.geom
+	w, x, y := g.w(n, 1), g.x(n, 0), g.y(n, 2)
+	sum, square := g.vector(n, cudnn.Float, c.K, 3), g.vector(n, cudnn.Float, c.K, 4)
+	g.operation(convForward, g.convolution(c), x, w, y)
+	d := g.create(cudnn.OperationGenStats)
+	set(g, d, cudnn.GenStatsXDesc, cudnn.TypeDescriptor, y)
+	set(g, d, cudnn.GenStatsMode, cudnn.TypeGenStatsMode, cudnn.GenStatsSumSqSum)
+	set(g, d, cudnn.GenStatsMathPrec, cudnn.TypeDataType, cudnn.Float)
+	set(g, d, cudnn.GenStatsSumDesc, cudnn.TypeDescriptor, sum)
+	set(g, d, cudnn.GenStatsSqSumDesc, cudnn.TypeDescriptor, square)
+	g.ops = append(g.ops, g.finalize(d))
+}
+
+// TestGPUConvSums asks whether the channel sums alone can be had with a
+// convolution, and for what: a batch norm would then read its input once.
+func TestGPUConvSums(t *testing.T) {
+	g := onGPU(t)
+	m := newBench(t, g, 2<<30)
+	for _, batch := range []int{4, 64, 256} {
+		fused, plain := 0.0, 0.0
+		for _, n := range layersOf(t, "resnet50", batch, workloads.AMP) {
+			nd, err := look(n.Bound)
+			if err != nil || n.Op != workloads.OpConv || nd.geom.C == 3 {
+				continue
+			}
+			x := *n.Bound
+			k := workloads.Operand{Name: "sum", DType: workloads.F32, Shape: workloads.Shape{nd.geom.K}}
+			x.Out = append(slices.Clone(x.Out), k, k)
+			b, size := place(&x)
+			if size > m.size {
+				t.Fatalf("%d bytes", size)
+			}
+			m.load(t, b)
+			f := &node{what: "conv_sums", geom: nd.geom, align: maxAlign, args: 5, make: convSums}
+			pick := func(n *node, b *workloads.Bound) (Choice, float64, int, error) {
+				cands, err := g.b.candidates(n)
+				if err != nil {
+					return Choice{}, 0, 0, err
+				}
+				c, ts, err := g.b.pick(n, cands[:min(len(cands), 6)], func(p *Plan, shortest float64) (float64, error) { return m.time(b, p, 5, shortest) })
+				if err != nil {
+					return Choice{}, 0, 0, err
+				}
+				return c, ts[best(ts)].TimeNs, len(cands), nil
+			}
+			p := *b
+			p.Out = b.Out[:1]
+			pn, err := look(&p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, alone, _, err := pick(pn, &p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			choice, ns, offered, err := pick(f, b)
+			if err != nil {
+				report(t, "conv_sums %s: %s", nd.geom, strings.ReplaceAll(err.Error(), "\n", " | "))
+				continue
+			}
+			fused += ns * float64(n.count)
+			plain += alone * float64(n.count)
+			report(t, "conv_sums %-40s x%d %8.1f us, without sums %8.1f, %d candidates, %s", nd.geom, n.count, ns/1e3, alone/1e3, offered, choice)
+			if batch > 4 {
+				continue
+			}
+			plan, err := g.b.build(f, choice)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := m.sameBits(t, b, plan)
+			sums := [2][]float64{make([]float64, nd.geom.K), make([]float64, nd.geom.K)}
+			for i := range len(y) / 2 {
+				v := value(y, workloads.F16, i)
+				sums[0][i%nd.geom.K] += v
+				sums[1][i%nd.geom.K] += v * v
+			}
+			for i, o := range b.Out[1:] {
+				got := g.down(t, m.base+uintptr(o.Region.Off), o.Region.Bytes)
+				var off, norm float64
+				for c := range sums[i] {
+					d := value(got, workloads.F32, c) - sums[i][c]
+					off, norm = off+d*d, norm+sums[i][c]*sums[i][c]
+				}
+				if d := math.Sqrt(off / norm); !(d < 2e-3) {
+					t.Errorf("conv_sums %s: sum %d is off by %.2g", nd.geom, i, d)
+				}
+			}
+			plan.Close()
+		}
+		report(t, "TOTAL resnet50 %d conv_sums: %.3f ms, convolutions alone %.3f ms", batch, fused/1e6, plain/1e6)
+	}
 }
 
 // TestGPUPaddedStem times the stem with three channels, by every candidate, and

@@ -62,8 +62,8 @@ var tunes = []tune{
 }
 
 // TestAnatomy prints where a step's time goes; it asserts equal bits and no
-// time. TRBENCH_ANATOMY holds cells, "resnet50:64:base,hazards" or with no
-// names for all tunes; TRBENCH_ANATOMY_OPERATORS the tunes whose operators are
+// time. TRBENCH_ANATOMY holds cells, "resnet50:64:base,hazards", with names
+// above or words of a tuning joined by +, or no names for all tunes; TRBENCH_ANATOMY_OPERATORS the tunes whose operators are
 // timed beside base's; TRBENCH_ANATOMY_BUDGET the seconds after which no
 // further cell begins. Without TRBENCH_GPU a small net runs on the fake driver.
 func TestAnatomy(t *testing.T) {
@@ -94,10 +94,13 @@ func TestAnatomy(t *testing.T) {
 				want = nil
 				for _, n := range strings.Split(part[2], ",") {
 					i := slices.IndexFunc(tunes, func(u tune) bool { return u.name == n })
-					if i < 0 {
-						t.Fatalf("no tune %q", n)
+					if i >= 0 {
+						want = append(want, tunes[i])
+						continue
 					}
-					want = append(want, tunes[i])
+					o, err := ParseTuning(strings.ReplaceAll(n, "+", ","))
+					must(t, err)
+					want = append(want, tune{n, o})
 				}
 			}
 			a := &anatomy{T: t, x: newRig(t, nil), cell: part[0] + ":" + part[1]}

@@ -12,6 +12,8 @@ const (
 	MaxProcesses = 1_000
 	MaxBlocks    = 10_000
 	MaxSteps     = 1_000_000
+	// MaxTraceSteps are few, as each is kept event by event.
+	MaxTraceSteps = 100
 )
 
 // check refuses what no record may say: figures that are not finite or have
@@ -68,6 +70,7 @@ func (p *Plan) check() error {
 	counts := []count{
 		{"processes", int64(p.Processes), MaxProcesses}, {"steps", int64(p.Steps), MaxSteps}, {"single", int64(p.Single), MaxSteps},
 		{"blocks", int64(p.Blocks), MaxBlocks}, {"warmup_cap", int64(p.WarmupCap), MaxSteps}, {"budget_ns", p.BudgetNs, noLimit},
+		{"trace_steps", int64(p.TraceSteps), MaxTraceSteps},
 	}
 	if p.Warmup != nil {
 		counts = append(counts, count{"warmup", int64(*p.Warmup), MaxSteps})
@@ -174,6 +177,14 @@ func (x *Configuration) check() error {
 		if err := m.check(); err != nil {
 			return fmt.Errorf("metric %s %w", m.Name, err)
 		}
+	}
+	for _, s := range x.Machine {
+		if !finite(s.Min, s.Median, s.Max) || !finite(s.Processes...) || s.Min > s.Median || s.Median > s.Max || s.N < 0 {
+			return fmt.Errorf("reading %s lies from %v to %v around %v, in %d observations", s.Name, s.Min, s.Max, s.Median, s.N)
+		}
+	}
+	if err := x.Trace.check(); err != nil {
+		return fmt.Errorf("trace: %w", err)
 	}
 	return nil
 }

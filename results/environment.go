@@ -30,6 +30,18 @@ const (
 	AtEnd   = "end"
 )
 
+// Spread sums up a reading that was taken many times, over all processes.
+type Spread struct {
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"`
+	Min    float64 `json:"min"`
+	Median float64 `json:"median"` // over processes, of each process's
+	Max    float64 `json:"max"`
+	N      int     `json:"n"`
+	// Processes holds each process's median, in process order.
+	Processes []float64 `json:"processes"`
+}
+
 // Moment is the machine at one time of a run, with nothing of the run at work.
 type Moment struct {
 	Session  int       `json:"session"` // 0 is the first

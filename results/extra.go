@@ -124,6 +124,10 @@ func (c *Configuration) UnmarshalJSON(b []byte) (err error) {
 func (c Configuration) MarshalJSON() ([]byte, error) {
 	type plain Configuration
 	c.Metrics, c.Prepare, c.Warmup = notNil(c.Metrics), notNil(c.Prepare), notNil(c.Warmup)
-	c.Absent = notNil(c.Absent)
+	c.Absent, c.Trace = notNil(c.Absent), c.Trace.withLists()
+	c.Machine = slices.Clone(notNil(c.Machine)) // the caller's stay as they are
+	for i := range c.Machine {
+		c.Machine[i].Processes = notNil(c.Machine[i].Processes)
+	}
 	return encodeWith(plain(c), c.Extra)
 }

@@ -83,11 +83,14 @@ func Definitions() []Definition {
 	}
 }
 
-// Define returns the definition of a name, and whether there is one.
+// Define returns the definition of a name, also of a trace's metric, and whether
+// there is one.
 func Define(name string) (Definition, bool) {
-	for _, d := range Definitions() {
-		if d.Name == name {
-			return d, true
+	for _, list := range [][]Definition{Definitions(), TraceDefinitions()} {
+		for _, d := range list {
+			if d.Name == name {
+				return d, true
+			}
 		}
 	}
 	return Definition{}, false

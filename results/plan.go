@@ -29,6 +29,9 @@ type Plan struct {
 	// BudgetNs is how long the whole run may take before blocks are left out;
 	// 0 for as long as it takes.
 	BudgetNs int64 `json:"budget_ns"`
+	// TraceSteps are the steps of each configuration that are recorded after all
+	// that is timed; 0 for no traced pass, as before 1.2.
+	TraceSteps int `json:"trace_steps"`
 }
 
 // withLists makes lists appear as [] rather than null.

@@ -10,7 +10,7 @@ import (
 const (
 	SchemaName  = "trbench.record"
 	SchemaMajor = 1
-	SchemaMinor = 1
+	SchemaMinor = 2
 )
 
 // Schema names a format and its version.
@@ -250,6 +250,11 @@ type Configuration struct {
 	Warmup   []Warmup `json:"warmup"` // one a process
 	// Absent names metrics that could not be had, and why.
 	Absent []Absence `json:"absent"`
+	// Machine is what was read of the GPU right after each block, outside of what
+	// is timed; empty where nothing was, as before 1.2.
+	Machine []Spread `json:"machine"`
+	// Trace is the traced pass; null if there was none, as before 1.2.
+	Trace *Trace `json:"trace"`
 
 	Extra Extra `json:"-"`
 }

@@ -59,6 +59,14 @@ func sample() *Record {
 				Captures: Captures{Captures: 20, Replays: 400},
 				Counts:   Counts{Launches: Launches{Host: Count(300)}, GraphNodes: map[string]int64{"kernel": 280}},
 				Warmup:   []Warmup{{Process: 1, Steps: 12, Capped: true}},
+				Machine:  []Spread{{"gpu.sm_clock_hz", "Hz", 1, 2, 3, 4, []float64{2}}},
+				Trace: &Trace{
+					Steps: 3, Metrics: []Metric{NewMetric(BusyNs, []Sample{{0, 0, 1, 0, 300}})}, Kernels: TraceKernels{7, Count(8), FromGraphNodes},
+					Dropped: 2, Lost: 1, Failed: "7 are not 8", Absent: []Absence{{CorrectedBusyNs, "none"}}, File: "x.trace.json.gz",
+					Calibrations: []TraceCalibration{{Process: 1, Kernels: 300, UntracedNs: 2400.5, TracedNs: 1900, PeriodNs: 3500, ByNs: -500.5, UncertaintyNs: 12,
+						Costs: []LaunchCost{{Layer: LayerLanguage, Count: 9, MedianNs: 60, P99Ns: 90}}}},
+					Launches: []LaunchCost{{LayerDriver, "cuLaunchKernel", 4, 1800, 2500, []LaunchProcess{{1, 4, 1800, 2500}}, new(1.5)}},
+				},
 			}},
 		}},
 	}
@@ -224,6 +232,16 @@ func TestImplausible(t *testing.T) {
 		{"ratio's interval", "ratio 0: has an interval from 2 to 1", func(r *Record) { r.Cells[0].Ratios[0].Interval.Low, r.Cells[0].Ratios[0].Interval.High = 2, 1 }},
 		{"ratio's negative interval", "ratio 0: has an interval from -1", func(r *Record) { r.Cells[0].Ratios[0].Interval.Low = -1 }},
 		{"headline", "the headline: is -1", func(r *Record) { r.Cells[0].Headline.Ratio = &Ratio{Value: -1} }},
+		{"traced steps in the plan", "plan: trace_steps is 101, above the limit of 100", func(r *Record) { r.Plan.TraceSteps = 101 }},
+		{"traced steps", "trace: the traced steps is -1", func(r *Record) { x(r).Trace.Steps = -1 }},
+		{"dropped", "trace: the dropped records is -1", func(r *Record) { x(r).Trace.Dropped = -1 }},
+		{"expected kernels", "trace: the expected kernels is -8", func(r *Record) { x(r).Trace.Kernels.Expected = Count(-8) }},
+		{"traced metric", "trace: metric busy_ns has the value -1", func(r *Record) { x(r).Trace.Metrics[0].Value = -1 }},
+		{"traced metric twice", "trace: has metric busy_ns twice", func(r *Record) { x(r).Trace.Metrics = append(x(r).Trace.Metrics, x(r).Trace.Metrics[0]) }},
+		{"calibration", "trace: has a calibration of -500.5 with the uncertainty -1", func(r *Record) { x(r).Trace.Calibrations[0].UncertaintyNs = -1 }},
+		{"launch cost", "trace: has a launch cost of -4 observations", func(r *Record) { x(r).Trace.Launches[0].Count = -4 }},
+		{"calibration's cost", "trace: has a launch cost of -9 observations", func(r *Record) { x(r).Trace.Calibrations[0].Costs[0].Count = -9 }},
+		{"reading after blocks", "reading gpu.sm_clock_hz lies from 5 to 3 around 2", func(r *Record) { x(r).Machine[0].Min = 5 }},
 		{"split", "the split's total: is 0", func(r *Record) { r.Cells[0].Headline.Split = &Split{} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -325,6 +343,17 @@ func TestPackedBomb(t *testing.T) {
 	}
 	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "is larger than the limit") {
 		t.Error(err)
+	}
+}
+
+// Negative idle time is a finding, and is kept as it is.
+func TestTracesIdleMayBeNegative(t *testing.T) {
+	r := sample()
+	tr := r.Cells[0].Configurations[0].Trace
+	tr.Metrics = append(tr.Metrics, NewMetric(CorrectedIdleNs, []Sample{{Value: -50}}))
+	got, err := Decode("x.json", strings.NewReader(encoded(t, r)))
+	if err != nil || got.Cells[0].Configurations[0].Trace.Metric(CorrectedIdleNs).Value != -50 {
+		t.Errorf("%v", err)
 	}
 }
 

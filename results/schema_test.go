@@ -255,6 +255,9 @@ func TestReleasedVersions(t *testing.T) {
 		if minor >= 1 && (m.Summary == nil || len(c.Processes) == 0 || r.Plan == nil || len(c.Ratios) == 0) {
 			t.Errorf("%s lacks what 1.1 has", file)
 		}
+		if t2 := r.Cells[0].Configurations[1].Trace; minor >= 2 && (t2.Metric(BusyNs) == nil || t2.Kernels.Expected == nil || t2.File == "" || r.Plan.TraceSteps == 0) {
+			t.Errorf("%s lacks what 1.2 has", file)
+		}
 		var all, again any
 		if err := json.Unmarshal(text, &all); err != nil {
 			t.Fatal(err)

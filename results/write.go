@@ -266,6 +266,15 @@ func uniqueName(t time.Time) string {
 	return fmt.Sprintf("trbench-%s-%s.json", t.UTC().Format("20060102T150405Z"), salt())
 }
 
+// NewName makes a folder, if need be, and names a file in it that simultaneous
+// runs do not share, as [Write] to a folder would. The error is a [*WriteError].
+func NewName(dir string, created time.Time) (string, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", writeError(dir, err)
+	}
+	return filepath.Join(dir, uniqueName(created)), nil
+}
+
 // salt is 64 random bits in hexadecimal.
 func salt() string {
 	var b [8]byte

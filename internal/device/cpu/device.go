@@ -119,6 +119,9 @@ type Group struct {
 	running sync.WaitGroup
 	live    struct{ graphs, execs, events, ops atomic.Int64 }
 	pools   pools
+
+	traceMu sync.Mutex
+	begun   time.Time // the axis of the recording; zero before the first
 }
 
 // Ranks is the number of ranks.

@@ -78,6 +78,9 @@ func (r *rank) Record(s workloads.Stream, e device.Event) error {
 	if ev.captured.Load() != nil { // recording it for real takes it out of the capture
 		ev.captured.Store(nil)
 	}
+	if t := r.trace.Load(); t != nil {
+		defer t.did(callRecord, 0, t.now())
+	}
 	gen := ev.next(s)
 	st.q <- item{what: ev, on: s, gen: gen}
 	return nil
@@ -103,6 +106,9 @@ func (r *rank) Wait(s workloads.Stream, e device.Event) error {
 	}
 	if c := r.cap; c != nil && (c.in[s] || ev.captured.Load() == c) {
 		return c.wait(s, ev)
+	}
+	if t := r.trace.Load(); t != nil {
+		defer t.did(callWait, 0, t.now())
 	}
 	st.await(ev)
 	return nil
@@ -150,6 +156,10 @@ func (e *event) await(on workloads.Stream, gen uint64) {
 func (e *event) Sync() error {
 	if err := e.hostCall("Sync"); err != nil {
 		return err
+	}
+	// Any thread may call it; the recording is the rank's.
+	if t := e.rank.trace.Load(); t != nil && e.rank.here() {
+		defer t.did(callEventSync, 0, t.now())
 	}
 	if last := e.last.Load(); last != 0 {
 		e.await(workloads.Stream(last&0xff), last>>8)

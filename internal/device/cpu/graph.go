@@ -91,6 +91,7 @@ func (g *graph) Close() error {
 type exec struct {
 	rank   *rank
 	info   device.GraphInfo
+	number uint32 // among the rank's, for recordings
 	total  int
 	inline []link
 	side   []*chain
@@ -164,6 +165,8 @@ func (g *graph) Instantiate() (device.Exec, error) {
 			r.g.running.Go(c.loop)
 		}
 	}
+	r.graphs++
+	x.number = r.graphs
 	r.execs[x] = true
 	r.g.live.execs.Add(1)
 	return x, nil
@@ -198,6 +201,7 @@ func (x *exec) replay(l *lane, v workloads.Variant) {
 		return
 	}
 	for _, c := range x.side {
+		c.lane.launch, c.lane.graph = l.launch, l.graph
 		c.start <- v
 	}
 	replay(l, x.inline, v)
@@ -247,8 +251,16 @@ func (x *exec) Launch(s workloads.Stream, v workloads.Variant) error {
 	if err != nil {
 		return err
 	}
+	t := x.rank.trace.Load()
+	if t == nil {
+		st.await(x.done)
+		st.q <- item{what: x, on: s, gen: x.done.next(s), variant: v}
+		return nil
+	}
+	start, n := t.now(), t.launching()
 	st.await(x.done)
-	st.q <- item{what: x, on: s, gen: x.done.next(s), variant: v}
+	st.q <- item{what: x, on: s, gen: x.done.next(s), variant: v, launch: n}
+	t.did(callReplay, n, start)
 	return nil
 }
 

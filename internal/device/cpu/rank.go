@@ -22,6 +22,14 @@ type rank struct {
 	execs     map[*exec]bool
 	gone      bool // the streams are closed
 
+	// trace is what is recorded into; nil while nothing is. The thread alone
+	// changes it and what it points to. kept is the last one, ended what the
+	// lanes had recorded when it ended.
+	trace  atomic.Pointer[hostTrace]
+	kept   *hostTrace
+	ended  []*laneTrace
+	graphs uint32 // execs made, which numbers them
+
 	// last is what each stream ran last, written by the streams and read for
 	// diagnoses by anybody, always behind raceOff.
 	last [workloads.NumStreams]atomic.Pointer[workloads.Bound]
@@ -150,6 +158,9 @@ func (r *rank) Sync(s workloads.Stream) error {
 			return err
 		}
 	}
+	if t := r.trace.Load(); t != nil {
+		defer t.did(callSync, 0, t.now())
+	}
 	st.q <- item{}
 	if f := <-st.reply; f.err != nil {
 		return f.report()
@@ -167,6 +178,9 @@ func (r *rank) SyncAll() error {
 		if err := r.unsafeCall("SyncAll"); err != nil {
 			return err
 		}
+	}
+	if t := r.trace.Load(); t != nil {
+		defer t.did(callSyncAll, 0, t.now())
 	}
 	if f := r.drain(); f.err != nil {
 		return f.report()

@@ -35,12 +35,14 @@ type item struct {
 	on      workloads.Stream
 	wait    bool // of an event: wait for it
 	variant workloads.Variant
+	launch  uint32 // of what was launched while something was recorded
 }
 
 func (s *stream) loop() {
 	for it := range s.q {
 		switch w := it.what.(type) {
 		case *op:
+			s.launch, s.graph = it.launch, 0
 			s.run(w, it.variant)
 		case *event:
 			if it.wait {
@@ -49,6 +51,7 @@ func (s *stream) loop() {
 				w.complete(it.on, it.gen)
 			}
 		case *exec:
+			s.launch, s.graph = it.launch, w.number
 			w.replay(&s.lane, it.variant)
 			w.done.complete(it.on, it.gen)
 		default:
@@ -92,7 +95,18 @@ func (o *op) Submit(v workloads.Variant) error {
 	if c := r.cap; c != nil && c.in[o.stream.id] {
 		return c.add(o)
 	}
-	o.stream.q <- item{what: o, variant: v}
+	t := r.trace.Load()
+	if t == nil {
+		o.stream.q <- item{what: o, variant: v}
+		return nil
+	}
+	start, n := t.now(), t.launching()
+	o.stream.q <- item{what: o, variant: v, launch: n}
+	what := callSubmit
+	if kind(o.b.Op) == "memcpy" || kind(o.b.Op) == "memset" {
+		what = callTransfer
+	}
+	t.did(what, n, start)
 	return nil
 }
 
@@ -107,6 +121,9 @@ type lane struct {
 	rank     *rank
 	failure  failure
 	executed device.Executed
+
+	trace         *laneTrace // nil while nothing is recorded
+	launch, graph uint32     // of what it executes: the launch and, of a replay, the exec
 }
 
 func (l *lane) run(o *op, v workloads.Variant) {
@@ -117,7 +134,7 @@ func (l *lane) run(o *op, v workloads.Variant) {
 	raceOff()
 	o.last.Store(o.b)
 	raceOn()
-	if err := o.execute(); err != nil {
+	if err := l.execute(o); err != nil {
 		l.failure = failure{err: o.failed("execute", err), at: time.Now()}
 		l.rank.g.world.abandon(l.rank.id, l.failure.err)
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
+	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/workloads"
@@ -31,6 +32,9 @@ type Options struct {
 	// Submitter is a second way to launch the project's own kernels; see
 	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
 	Submitter Submitter
+	// CUPTI opens what [Group.Trace] records with, when that is asked for first;
+	// nil records nothing.
+	CUPTI func() (*cupti.API, error)
 }
 
 // Device is the GPUs of this machine. It is safe for concurrent use.
@@ -133,6 +137,7 @@ type Group struct {
 	sealed atomic.Bool
 	closed atomic.Bool
 	live   struct{ graphs, execs, events, ops atomic.Int64 }
+	rec    recording
 }
 
 // Ranks is the number of ranks.
@@ -182,6 +187,9 @@ func (g *Group) Close() error {
 		return nil
 	}
 	var errs []error
+	if t := g.rec.tracer; t != nil {
+		errs = append(errs, t.Stop())
+	}
 	for i, r := range g.ranks {
 		if err := r.thread.Do(r.release); err != nil {
 			errs = append(errs, fmt.Errorf("cuda: close GPU %d: %w", i, err))

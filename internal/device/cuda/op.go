@@ -231,7 +231,13 @@ func (o *op) Submit(v workloads.Variant) error {
 		if err := o.submit(o.launches[:o.ahead]); err != nil {
 			return err
 		}
-		if err := o.library.Submit(o.state); err != nil {
+		var err error
+		if t := r.libraries; t == nil {
+			err = o.library.Submit(o.state)
+		} else {
+			err = t.submit(o)
+		}
+		if err != nil {
 			return o.failed(err)
 		}
 	}

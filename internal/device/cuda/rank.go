@@ -33,6 +33,8 @@ type rank struct {
 	mem      *driver.Memory // kernel parameters
 	attrs    []driver.LaunchAttr
 	others   bool // operators are submitted by Options.Submitter
+	// libraries notes calls of libraries while something is recorded; else nil.
+	libraries *libraryTrace
 
 	builder *dnn.Builder
 	built   map[string]*dnn.Plan

@@ -62,8 +62,11 @@ func newRig(t testing.TB, m *fake.Machine) *rig {
 	}
 	for _, k := range kernels.Kernels() {
 		f := x.kernel
-		if k.Name == kernels.GateKernel {
+		switch k.Name {
+		case kernels.GateKernel:
 			f = gate
+		case kernels.Empty, kernels.BurnKernel:
+			f = func(fake.Args, [3]uint32, [3]uint32) {}
 		}
 		x.m.Register(k.Name, params(t, k.Params), f)
 	}

@@ -217,6 +217,9 @@ func (e *Exec) Submit(s *Stream) error {
 	return nil
 }
 
+// CuBLAS says whether cuBLASLt is called, and not cuDNN.
+func (e *Exec) CuBLAS() bool { return e.blas != nil }
+
 // Close releases what Bind made. More calls do nothing.
 func (e *Exec) Close() error {
 	if e.blas != nil {

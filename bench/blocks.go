@@ -42,6 +42,11 @@ type Schedule struct {
 	// timed, while more steps of the last configuration run. It is called on a
 	// goroutine of its own.
 	Machine func() []results.Reading
+	// AfterBlock, if set, reads the GPU right after each block, outside of what is
+	// timed. Before one the GPU was at rest, and its clocks with it.
+	AfterBlock func() []results.Reading
+	// Tracing, if it has steps, records each configuration in the end.
+	Tracing Tracing
 }
 
 // LeastBlocks are timed whatever the budget says: one order and its reverse.
@@ -87,7 +92,7 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 		p.Clock = System()
 	}
 	m := measurement{ctx: ctx, session: s, plan: p, clock: p.Clock, events: events, keys: keys,
-		samples: newSampleSet(len(keys), p.Process), executors: make([]Executor, len(keys)),
+		samples: newSampleSet(len(keys), p.Process), executors: make([]Executor, len(keys)), readings: make([][]results.Reading, len(keys)),
 		out: Measured{Configurations: make([]results.Configuration, len(keys))}}
 	for i, k := range keys {
 		shown := m.show("prepare", i, 0)
@@ -116,6 +121,9 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 	}
 	if err := m.underLoad(); err != nil {
 		return nil, fmt.Errorf("read the machine under load: %w", err)
+	}
+	if err := m.trace(); err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
 	}
 	return &m.out, s.Restore()
 }
@@ -183,6 +191,7 @@ type measurement struct {
 	keys      []results.ConfigurationKey
 	executors []Executor
 	samples   *sampleSet
+	readings  [][]results.Reading // after blocks, by configuration
 	out       Measured
 }
 
@@ -260,8 +269,29 @@ func (m *measurement) block(i int, t Taken) error {
 	if err := m.timed(i, x, &t); err != nil {
 		return err
 	}
+	if m.plan.AfterBlock != nil {
+		m.readings[i] = append(m.readings[i], m.plan.AfterBlock()...)
+	}
 	m.take(t)
 	return nil
+}
+
+// spreads sums up readings by name, in the order of the first of each.
+func spreads(readings []results.Reading) []results.Spread {
+	var out []results.Spread
+	values := map[string][]float64{}
+	for _, r := range readings {
+		if values[r.Name] == nil {
+			out = append(out, results.Spread{Name: r.Name, Unit: r.Unit})
+		}
+		values[r.Name] = append(values[r.Name], r.Value)
+	}
+	for i := range out {
+		s, v := &out[i], values[out[i].Name]
+		s.Min, s.Median, s.Max, s.N = slices.Min(v), results.Median(v), slices.Max(v), len(v)
+		s.Processes = []float64{s.Median}
+	}
+	return out
 }
 
 func (m *measurement) timed(i int, x Executor, t *Taken) error {
@@ -396,6 +426,7 @@ var preparation = map[string]string{
 func (m *measurement) describe(i int) {
 	x, c := m.executors[i], &m.out.Configurations[i]
 	c.Prepare, c.Captures, c.Counts = x.Costs(), x.Captures(), x.Counts()
+	c.Machine = spreads(m.readings[i])
 	sums := map[string]float64{}
 	for _, p := range c.Prepare {
 		sums[results.PrepareNs] += float64(p.Ns)

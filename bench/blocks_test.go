@@ -313,3 +313,36 @@ func TestOrder(t *testing.T) {
 		t.Error("the same seed gave another order")
 	}
 }
+
+// The GPU is read after each block, never inside one.
+func TestReadAfterBlocks(t *testing.T) {
+	s := &fakeSession{}
+	n := 0.0
+	p := Schedule{Steps: 5, Blocks: 2, Warmup: new(0), Single: 1, Order: 1, AfterBlock: func() []results.Reading {
+		s.log = append(s.log, "read")
+		n++
+		return []results.Reading{{Name: "gpu.sm_clock_hz", Unit: "Hz", Value: n, N: 1}}
+	}}
+	got, err := Measure(t.Context(), s, modes("eager"), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := []string{"restore", "eager 5", "eager 1", "read"}
+	if want := slices.Concat(block, block, []string{"restore"}); !slices.Equal(s.log[len(s.log)-len(want):], want) {
+		t.Errorf("%q", s.log)
+	}
+	want := []results.Spread{{Name: "gpu.sm_clock_hz", Unit: "Hz", Min: 1, Median: 1.5, Max: 2, N: 2, Processes: []float64{1.5}}}
+	if c := got.Configurations[0]; !reflect.DeepEqual(c.Machine, want) {
+		t.Errorf("%+v, want %+v", c.Machine, want)
+	}
+	all := &results.Cell{}
+	for process := range 3 {
+		more := results.Configuration{Key: modes("eager")[0], Machine: []results.Spread{
+			{Name: "gpu.sm_clock_hz", Min: 1 - float64(process), Median: 2 + float64(process), Max: 9, N: 4, Processes: []float64{2 + float64(process)}}}}
+		Merge(all, &results.Cell{Configurations: []results.Configuration{more}}, results.Process{Index: process})
+	}
+	want = []results.Spread{{Name: "gpu.sm_clock_hz", Min: -1, Median: 3, Max: 9, N: 12, Processes: []float64{2, 3, 4}}}
+	if c := all.Configurations[0]; !reflect.DeepEqual(c.Machine, want) {
+		t.Errorf("%+v, want %+v", c.Machine, want)
+	}
+}

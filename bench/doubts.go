@@ -29,7 +29,7 @@ const (
 // doubtCodes are the codes of the warnings that follow from what a cell's
 // processes measured.
 var doubtCodes = append(machine.LoadCodes(), "few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
-	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up")
+	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up", "trace_failed")
 
 // doubts says what makes a cell's figures less certain, with advice that fits
 // how it was run. Configurations with the same doubt share a sentence.
@@ -44,7 +44,8 @@ func doubts(c *results.Cell, p Plan) []results.Warning {
 	d.each("processes_differ", (*doubter).spread)
 	d.each("clocks_disagree", (*doubter).clocks)
 	d.each("clocks_do_not_add_up", (*doubter).addUp)
-	return append(d.list, machine.UnderLoad(c.Processes)...)
+	d.each("trace_failed", (*doubter).trace)
+	return append(append(d.list, machine.UnderLoad(c.Processes)...), machine.AfterBlocks(c.Configurations)...)
 }
 
 type doubter struct {
@@ -224,6 +225,14 @@ func (d *doubter) outliers(_ *results.Configuration, s steps) finding {
 	}
 	return finding{fmt.Sprintf("has %d of %s far from the rest, the farthest %+.0f %%", n, plural(all, "block", "blocks"), 100*worst),
 		"medians bear with it; end what else is running if it matters"}
+}
+
+// trace says why a traced pass cannot be used.
+func (d *doubter) trace(c *results.Configuration, _ steps) finding {
+	if c.Trace == nil || c.Trace.Failed == "" {
+		return finding{}
+	}
+	return finding{"was traced, and its trace failed: " + c.Trace.Failed, "the figures of a failed trace must not be used; what was timed holds"}
 }
 
 // deviations are all blocks relative to the median of their process.

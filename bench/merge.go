@@ -73,6 +73,23 @@ func mergeConfiguration(c *results.Cell, from *results.Configuration) {
 	for _, p := range from.Prepare {
 		mergePhase(to, p)
 	}
+	to.Trace = mergeTrace(to.Trace, from.Trace)
+	for _, s := range from.Machine {
+		mergeSpread(to, s)
+	}
+}
+
+// mergeSpread adds what was read in one more process.
+func mergeSpread(to *results.Configuration, s results.Spread) {
+	i := slices.IndexFunc(to.Machine, func(have results.Spread) bool { return have.Name == s.Name })
+	if i < 0 {
+		to.Machine = append(to.Machine, s)
+		return
+	}
+	have := &to.Machine[i]
+	have.Min, have.Max, have.N = min(have.Min, s.Min), max(have.Max, s.Max), have.N+s.N
+	have.Processes = append(have.Processes, s.Processes...)
+	have.Median = results.Median(have.Processes)
 }
 
 // mergePhase adds what a phase took in one more process.
@@ -109,6 +126,7 @@ func Reduce(c *results.Cell, p Plan) {
 			reduceMetric(&c.Configurations[i].Metrics[j])
 		}
 		reduceRate(&c.Configurations[i])
+		reduceTrace(c.Configurations[i].Trace)
 	}
 	c.Ratios, c.Headline = ratios(c), headline(c)
 	c.Warnings = append(slices.DeleteFunc(c.Warnings, func(w results.Warning) bool { return slices.Contains(doubtCodes, w.Code) }),

@@ -50,8 +50,14 @@ type CellRequest struct {
 	// Events, if set, is told what happens, on the goroutine that called the
 	// worker.
 	Events func(Event) `json:"-"`
-	// Machine, if set, is [Schedule.Machine].
-	Machine func() []results.Reading `json:"-"`
+	// Machine and AfterBlock, if set, are those of [Schedule].
+	Machine    func() []results.Reading `json:"-"`
+	AfterBlock func() []results.Reading `json:"-"`
+	// TraceSteps are the steps of each configuration that are recorded after all
+	// that is timed; 0 for none. TraceFiles are where their timelines go, one a
+	// configuration; none are kept if it is empty.
+	TraceSteps int      `json:"trace_steps,omitempty"`
+	TraceFiles []string `json:"trace_files,omitempty"`
 	// Tool, if there is one, is shown what is done.
 	Tool *nvtx.Client `json:"-"`
 }
@@ -66,7 +72,7 @@ func (p Plan) Request(i, process int, dir string) CellRequest {
 	return CellRequest{
 		Cell: p.Cells[i], Configurations: p.Configurations, Process: process, Order: p.order(i, process),
 		Steps: p.Steps, Single: p.Single, Blocks: p.Blocks, Warmup: p.Warmup, WarmupCap: p.WarmupCap,
-		Seed: p.Seed, Data: options, PrepareAll: p.PrepareAll, Quick: p.Quick,
+		Seed: p.Seed, Data: options, PrepareAll: p.PrepareAll, Quick: p.Quick, TraceSteps: p.TraceSteps,
 	}
 }
 
@@ -176,7 +182,8 @@ func (p Plan) validateCounts() error {
 	for _, n := range []struct {
 		flag       string
 		value, max int
-	}{{"--processes", p.Processes, MaxProcesses}, {"--blocks", p.Blocks, MaxBlocks}, {"--steps", p.Steps, MaxSteps}} {
+	}{{"--processes", p.Processes, MaxProcesses}, {"--blocks", p.Blocks, MaxBlocks}, {"--steps", p.Steps, MaxSteps},
+		{"--trace-steps", p.TraceSteps, MaxTraceSteps}} {
 		if n.value > n.max {
 			return &InputError{Name: n.flag, Reason: fmt.Sprintf("must be at most %d, not %d", n.max, n.value)}
 		}
@@ -184,7 +191,7 @@ func (p Plan) validateCounts() error {
 	if p.BudgetNs > MaxBudget.Nanoseconds() {
 		return &InputError{Name: "--budget", Reason: fmt.Sprintf("must be at most %v, not %v", MaxBudget, time.Duration(p.BudgetNs))}
 	}
-	if p.Processes < 0 || p.Blocks < 0 || p.Single < 0 || p.WarmupCap < 0 || p.BudgetNs < 0 {
+	if p.Processes < 0 || p.Blocks < 0 || p.Single < 0 || p.WarmupCap < 0 || p.BudgetNs < 0 || p.TraceSteps < 0 {
 		return &InputError{Name: "the plan", Reason: "has a negative count"}
 	}
 	return nil
@@ -243,6 +250,8 @@ const (
 	MaxSteps     = results.MaxSteps
 	MaxBlocks    = results.MaxBlocks
 	MaxProcesses = results.MaxProcesses
+	// MaxTraceSteps are recorded event by event.
+	MaxTraceSteps = results.MaxTraceSteps
 	// MaxDispatchNs is a thousand times what a framework takes for a call. A
 	// step has hundreds of them.
 	MaxDispatchNs = 10_000_000

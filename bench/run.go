@@ -24,6 +24,9 @@ type Run struct {
 	Store func(*results.Record) error
 	// Watch, if set, is told how far the run is.
 	Watch func(Progress)
+	// TraceFiles, if set, says where the timelines of a cell's first process go,
+	// one a configuration; see [CellRequest.TraceFiles].
+	TraceFiles func(CellRequest) []string
 	// Load, if set, is the machine's load average now.
 	Load func() (float64, bool)
 	// Clock is what the budget is measured with; nil is [System].
@@ -171,6 +174,9 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	req := r.Plan.Request(i, process, r.Dir)
 	req.Time = r.share(i, process)
 	req.Events = r.watch.replicate(i, process)
+	if r.TraceFiles != nil && process == 0 && req.TraceSteps > 0 {
+		req.TraceFiles = r.TraceFiles(req)
+	}
 	if c := r.lookup(i); c != nil {
 		req.Plans = c.Plans
 	}

@@ -17,6 +17,8 @@ const (
 	codeGPUThrottled  = "gpu_throttled"
 	codeGPUClockMoved = "gpu_clock_moved"
 	codeCPUClockMoved = "cpu_clock_moved"
+	codeBlockThrottle = "gpu_throttled_in_blocks"
+	codeBlockClock    = "gpu_clock_moved_in_blocks"
 )
 
 // HeatCodes are the codes of [Heat]'s warnings, LoadCodes those of
@@ -25,7 +27,43 @@ func HeatCodes() []string { return []string{codeHeat, codeHeldAtRest, codeCPUThr
 
 // LoadCodes are the codes of [UnderLoad]'s warnings.
 func LoadCodes() []string {
-	return []string{codeGPUThrottled, codeGPUClockMoved, codeCPUClockMoved}
+	return []string{codeGPUThrottled, codeGPUClockMoved, codeCPUClockMoved, codeBlockThrottle, codeBlockClock}
+}
+
+// AfterBlocks says what was read of the GPU after the timed blocks of a cell:
+// what held its clocks down, and how far they moved over all blocks.
+func AfterBlocks(configurations []results.Configuration) []results.Warning {
+	d := doubts{}
+	var what, advice []string
+	low, high := 0.0, 0.0
+	for i := range configurations {
+		c := &configurations[i]
+		for _, s := range c.Machine {
+			if s.Name == GPUClockHz && s.Min > 0 {
+				if low == 0 || s.Min < low {
+					low = s.Min
+				}
+				high = max(high, s.Max)
+			}
+			for _, r := range reasons {
+				if s.Name != GPUHeldPrefix+r.name || s.Max == 0 {
+					continue
+				}
+				what = append(what, fmt.Sprintf("%s after blocks of %s", r.name, c.Key))
+				if !slices.Contains(advice, r.advice) {
+					advice = append(advice, r.advice)
+				}
+			}
+		}
+	}
+	if len(what) > 0 {
+		d.add(codeBlockThrottle, "the GPU's clocks were held down by %s; %s", strings.Join(what, ", "), strings.Join(advice, "; "))
+	}
+	if low > 0 && 1-low/high >= gpuClockShare {
+		d.add(codeBlockClock, "the GPU's clock lay between %.0f and %.0f MHz after blocks; heat or a power limit moves it: choose one that it can hold with `nvidia-smi --lock-gpu-clocks`",
+			low/1e6, high/1e6)
+	}
+	return d.list
 }
 
 // Shares by which a clock may move under load between the processes of a cell:

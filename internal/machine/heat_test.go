@@ -113,7 +113,7 @@ func TestUnderLoad(t *testing.T) {
 	for _, code := range append(HeatCodes(), LoadCodes()...) {
 		all[code] = true
 	}
-	if len(all) != 6 {
+	if len(all) != 8 {
 		t.Errorf("codes %v", all)
 	}
 }
@@ -149,5 +149,44 @@ func TestNow(t *testing.T) {
 	}
 	if got := Now(context.Background(), Sources{}); len(got) != 0 {
 		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+func TestAfterBlocks(t *testing.T) {
+	conf := func(mode string, spreads ...results.Spread) results.Configuration {
+		k := results.DefaultConfigurationKey()
+		k.Mode = mode
+		return results.Configuration{Key: k, Machine: spreads}
+	}
+	clock := func(low, high float64) results.Spread {
+		return results.Spread{Name: GPUClockHz, Min: low, Median: high, Max: high}
+	}
+	held := func(reason string, most float64) results.Spread {
+		return results.Spread{Name: GPUHeldPrefix + reason, Max: most}
+	}
+	for name, c := range map[string]struct {
+		all  []results.Configuration
+		want []string
+	}{
+		"nothing read": {all: []results.Configuration{conf("eager")}},
+		"steady":       {all: []results.Configuration{conf("eager", clock(1980e6, 1980e6)), conf("graph", clock(1921e6, 1980e6))}},
+		// 1920 is 3.03 % below 1980, in another configuration.
+		"moved": {all: []results.Configuration{conf("eager", clock(1980e6, 1980e6)), conf("graph", clock(1920e6, 1950e6))},
+			want: []string{"gpu_clock_moved_in_blocks: the GPU's clock lay between 1920 and 1980 MHz after blocks"}},
+		"a chosen clock": {all: []results.Configuration{conf("eager", held("applications_clocks", 1), held("gpu_idle", 1), held("sw_power_cap", 0))}},
+		"held": {all: []results.Configuration{conf("eager", held("sw_power_cap", 1)), conf("graph", held("sw_power_cap", 1), held("hw_thermal_slowdown", 1))},
+			want: []string{"gpu_throttled_in_blocks: the GPU's clocks were held down by sw_power_cap after blocks of eager/event/device, sw_power_cap after blocks of graph/event/device, hw_thermal_slowdown after blocks of graph/event/device; it reaches its power limit"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := AfterBlocks(c.all)
+			if len(got) != len(c.want) {
+				t.Fatalf("%+v, want %q", got, c.want)
+			}
+			for i, w := range got {
+				if text := w.Code + ": " + w.Text; !strings.HasPrefix(text, c.want[i]) {
+					t.Errorf("%s, want %s", text, c.want[i])
+				}
+			}
+		})
 	}
 }

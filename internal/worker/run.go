@@ -122,8 +122,8 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 // schedule is the request's, on a clock that began with it.
 func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
 	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
-		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine,
-		Tool: req.Tool}
+		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine, AfterBlock: req.AfterBlock,
+		Tool: req.Tool, Tracing: tracing(req)}
 }
 
 // cell describes what was run.

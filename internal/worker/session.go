@@ -63,6 +63,9 @@ type Session struct {
 	step      []workloads.Segment // what a timed step submits
 	// readClock is what reading the clock that steps are timed with takes.
 	readClock time.Duration
+	// traces are what each rank's thread notes while steps are recorded, nil
+	// elsewhere.
+	traces []*stepTrace
 	// calls are run by one goroutine, which ends with the channel, and their
 	// errors come back in ended. stall ticks while the session is open.
 	calls chan func() error
@@ -108,7 +111,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		w: w, group: g, opts: o,
 		tables: make([]*walk.Table, n), feeders: make([]walk.Feeder, n), kept: make([]*walk.Snapshot, n),
 		sets: map[setKey]*capture.Set{}, made: map[results.ConfigurationKey]*Executor{},
-		step: StepSegments(o.Timed), readClock: readClock(),
+		step: StepSegments(o.Timed), readClock: readClock(), traces: make([]*stepTrace, n),
 		calls: make(chan func() error), ended: make(chan error, 1), stall: time.NewTicker(o.StallAfter),
 	}
 	if l, ok := g.(device.Launchers); ok {
@@ -125,7 +128,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		}
 	}()
 	for i := range n {
-		s.feeders[i] = o.Feeder(i)
+		s.feeders[i] = s.feeding(i, o.Feeder(i))
 	}
 	if err := s.each(func(r device.Rank) error { return w.Init(o.Seed, r.Write) }); err != nil {
 		return nil, fmt.Errorf("initialise the arena: %w", err)

@@ -1,0 +1,311 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/timeline"
+)
+
+// handMade is a recording of steps of 1000 ns on one device, drawn by hand: two
+// kernels and a copy each. In ns from a step's begin on the host,
+//
+//	host    0 launch 10 ... 195 [library 200 launch 220 ] 225 230 copy 240 ... 500 sync 600 feed 650 ... 700 call 710
+//	device  50 kernel 150 ... 210 kernel 300 ... 350 copy 400 ... 1050 (the next step's)
+//
+// so that from 50 to 1050 the device is busy for 100 + 90 + 50 and idle for 60
+// (50 late, 10 in the call), 50 (after the call) and 650 (600 late, 10 in the
+// call, 40 after it).
+func handMade(steps int) *timeline.Timeline {
+	var b timeline.Builder
+	t := &b.T
+	b.Name("")
+	t.Format = timeline.FormatCUPTI
+	t.Devices = []timeline.Device{{ID: "0"}}
+	t.Streams = []timeline.Stream{{Device: 0, Process: timeline.None, ID: "1"}}
+	t.Threads = []timeline.Thread{{Process: timeline.None, ID: "1", Name: "rank 0"}}
+	for i := range steps {
+		at := int64(1000 * i)
+		call := func(name string, class timeline.CallClass, from, to, correlation int64) {
+			t.Calls = append(t.Calls, timeline.Call{StartNs: at + from, EndNs: at + to, Name: b.Name(name), Class: class, Correlation: correlation})
+		}
+		op := func(kind timeline.Kind, from, to, correlation int64) {
+			t.Ops = append(t.Ops, timeline.Op{StartNs: at + from, EndNs: at + to, Timed: true, Kind: kind, Correlation: correlation})
+		}
+		in := func(name string, class timeline.RangeClass, from, to int64) {
+			t.Ranges = append(t.Ranges, timeline.Range{StartNs: at + from, EndNs: at + to, Name: b.Name(name), Class: class})
+		}
+		n := int64(3*i + 1)
+		call("cuLaunchKernel", timeline.CallLaunch, 0, 10, n)
+		call("cuLaunchKernel", timeline.CallLaunch, 200, 220, n+1)
+		call("cuMemcpyHtoDAsync", timeline.CallCopy, 230, 240, n+2)
+		call("cuStreamSynchronize", timeline.CallSync, 500, 600, 0)
+		call("cuEventQuery", timeline.CallOther, 700, 710, 0)
+		op(timeline.Kernel, 50, 150, n)
+		op(timeline.Kernel, 210, 300, n+1)
+		op(timeline.Copy, 350, 400, n+2)
+		in(fmt.Sprintf("step %d", i), timeline.RangeStep, -5, 260)
+		in("cudnnBackendExecute a/b", timeline.RangeOperator, 195, 225)
+		in("feed", timeline.RangeFeed, 600, 650)
+		t.Ranges = append(t.Ranges, timeline.Range{StartNs: at + 100, EndNs: at + 130, Thread: timeline.None, Class: timeline.RangeOverhead})
+	}
+	return t
+}
+
+func analysed(t *timeline.Timeline, change func(*traceAnalysis)) *results.Trace {
+	k := results.DefaultConfigurationKey()
+	k.Mode = "step"
+	a := traceAnalysis{x: timeline.NewIndex(t), key: k, counts: results.Counts{Kernels: results.Count(2)}, process: 4, untracedNs: 600,
+		calibration: &results.TraceCalibration{ByNs: 20, UncertaintyNs: 5, Costs: []results.LaunchCost{
+			{Layer: results.LayerLanguage, Count: 9, MedianNs: 60, P99Ns: 90}, {Layer: results.LayerDriver, Call: "cuLaunchKernel", Inflation: new(1.5)}}},
+		trace: &results.Trace{Steps: 2}, values: map[string][]results.Sample{}}
+	if change != nil {
+		change(&a)
+	}
+	a.run()
+	reduceTrace(a.trace)
+	return a.trace
+}
+
+func TestTraceByHand(t *testing.T) {
+	got := analysed(handMade(4), nil)
+	want := map[string]float64{
+		results.TracedStepNs: 1000, results.BusyNs: 240, results.IdleNs: 760, results.HostLateNs: 650, results.InAPINs: 20, results.AfterAPINs: 90,
+		results.UnlinkedNs: 0, results.InGraphNs: 0, results.LateOverheadNs: 0, results.LateSyncNs: 100, results.LateFeedNs: 50, results.LateCallNs: 10,
+		results.LateLibraryNs: 5, results.LateRangeNs: 0, results.LateNothingNs: 485, results.TraceKernelCount: 2, results.TraceCopies: 1,
+		results.TraceLaunches: 3, results.TraceGaps: 3, results.ShortKernelCount: 0, results.OverheadNs: 30, results.Inflation: 1000. / 600,
+		results.CorrectedBusyNs: 200, results.CorrectedLowNs: 190, results.CorrectedHighNs: 210, results.CorrectedIdleNs: 400,
+	}
+	if got.Failed != "" || len(got.Metrics) != len(want) {
+		t.Errorf("failed %q; %d metrics, want %d", got.Failed, len(got.Metrics), len(want))
+	}
+	for _, m := range got.Metrics {
+		n := 2
+		if m.Name == results.Inflation || m.Name == results.CorrectedIdleNs {
+			n = 1
+		}
+		if m.Value != want[m.Name] || m.N != n || m.Clock != results.TraceClock || m.Unit == "" || m.Samples[0].Process != 4 || m.Samples[n-1].Block != n-1 {
+			t.Errorf("%s is %v %s of %d samples %+v, want %v of %d", m.Name, m.Value, m.Unit, m.N, m.Samples, want[m.Name], n)
+		}
+	}
+	if k := got.Kernels; k.Recorded != 2 || *k.Expected != 2 || k.From != results.FromGraphNodes {
+		t.Errorf("kernels %+v", k)
+	}
+	each := func(layer, call string, n, median, p99 int64, inflation *float64) results.LaunchCost {
+		return results.LaunchCost{Layer: layer, Call: call, Count: n, MedianNs: median, P99Ns: p99, Inflation: inflation,
+			Processes: []results.LaunchProcess{{Process: 4, Count: n, MedianNs: median, P99Ns: p99}}}
+	}
+	costs := []results.LaunchCost{
+		each(results.LayerLanguage, "", 9, 60, 90, nil),
+		each(results.LayerLibrary, "cudnnBackendExecute", 2, 10, 10, nil),
+		each(results.LayerDriver, "cuLaunchKernel", 4, 10, 20, new(1.5)),
+		each(results.LayerDriver, "cuMemcpyHtoDAsync", 2, 10, 10, nil),
+		// Twice the first kernel starts 40 ns after its call, the second 10 ns before its call ends.
+		each(results.LayerHardware, "cuLaunchKernel", 4, -10, 40, nil),
+	}
+	if !reflect.DeepEqual(got.Launches, costs) {
+		t.Errorf("launches\n%+v, want\n%+v", got.Launches, costs)
+	}
+	if len(got.Calibrations) != 1 || got.Calibrations[0].Process != 4 {
+		t.Errorf("%+v", got.Calibrations)
+	}
+}
+
+func TestTraceFailures(t *testing.T) {
+	without := func(drop func(i int, o timeline.Op) bool) func() *timeline.Timeline {
+		return func() *timeline.Timeline {
+			x := handMade(4)
+			var kept []timeline.Op
+			for i, o := range x.Ops {
+				if !drop(i, o) {
+					kept = append(kept, o)
+				}
+			}
+			x.Ops = kept
+			return x
+		}
+	}
+	plain := func() *timeline.Timeline { return handMade(4) }
+	eager := func(a *traceAnalysis) { a.key.Mode = "eager" }
+	for name, c := range map[string]struct {
+		recording func() *timeline.Timeline
+		change    func(*traceAnalysis)
+		want      string // empty: it does not fail
+	}{
+		"as it is": {plain, nil, ""},
+		"other kernels than nodes": {plain, func(a *traceAnalysis) { a.counts.Kernels = results.Count(3) },
+			"a step has 2 kernels on record, and its graphs have 3 kernel nodes"},
+		"collectives are kernels": {plain, func(a *traceAnalysis) {
+			a.counts = results.Counts{Kernels: results.Count(1), GraphNodes: map[string]int64{"collective": 1}}
+		}, ""},
+		// An eager step with a library is not compared with graph nodes.
+		"eager, a library, other nodes": {plain, func(a *traceAnalysis) { eager(a); a.counts.Kernels = results.Count(3) }, ""},
+		"eager, a kernel without record": {without(func(i int, _ timeline.Op) bool { return i%3 == 1 }), eager,
+			"a step has 1 kernels on record, and 2 calls on record that launch one"},
+		"a step with fewer":            {without(func(i int, _ timeline.Op) bool { return i == 4 }), nil, "the recorded steps differ in kernels: 1 and 2"},
+		"a step that is not on record": {func() *timeline.Timeline { return handMade(3) }, nil, "rank 0: the recording has 3 steps, not 4"},
+		"a step that launched nothing": {without(func(i int, _ timeline.Op) bool { return i/3 == 2 }), nil, "rank 0: step 2 launched nothing that is on record"},
+		"nothing at all":               {func() *timeline.Timeline { return &timeline.Timeline{} }, nil, "nothing that the device did was recorded"},
+		"dropped":                      {func() *timeline.Timeline { x := handMade(4); x.Read.Dropped = 3; return x }, nil, "the profiler dropped 3 records"},
+		"lost":                         {func() *timeline.Timeline { x := handMade(4); x.Read.LostBytes, x.Read.LostEvents = 40, 1; return x }, nil, "1 records (40 bytes) could not be understood"},
+		"no times": {func() *timeline.Timeline { x := handMade(4); x.Read.BadTimes = 2; return x }, nil,
+			"2 pieces of device work have no times"},
+		"negative idle": {plain, func(a *traceAnalysis) { a.untracedNs = 150 },
+			"rank 0: corrected busy time is 50 ns longer than the untraced step, so idle time would be negative"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := analysed(c.recording(), c.change)
+			if got.Failed == "" != (c.want == "") || !strings.Contains(got.Failed, c.want) {
+				t.Errorf("failed %q, want %q", got.Failed, c.want)
+			}
+			if idle := got.Metric(results.CorrectedIdleNs); name == "negative idle" && idle.Value != -50 {
+				t.Errorf("negative idle time is shown as %v", idle.Value)
+			}
+		})
+	}
+}
+
+// On the CPU device nothing is corrected and no layer can be told.
+func TestTraceOfTheHost(t *testing.T) {
+	x := handMade(4)
+	x.Devices[0].Host = true
+	got := analysed(x, func(a *traceAnalysis) { a.calibration = nil })
+	if got.Failed != "" || len(got.Launches) != 0 || got.Metric(results.CorrectedBusyNs) != nil || len(got.Absent) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// tracedSession is a session whose executors record.
+type tracedSession struct {
+	fakeSession
+	fails     string // the mode whose recording fails
+	uncertain bool   // calibrating fails
+}
+
+type tracedExecutor struct {
+	*fakeExecutor
+	s *tracedSession
+}
+
+func (s *tracedSession) Executor(k results.ConfigurationKey) (Executor, error) {
+	x, err := s.fakeSession.Executor(k)
+	if err != nil {
+		return nil, err
+	}
+	return tracedExecutor{x.(*fakeExecutor), s}, nil
+}
+
+func (x tracedExecutor) Counts() results.Counts { return results.Counts{Kernels: results.Count(2)} }
+
+func (x tracedExecutor) Record(n int) (*timeline.Timeline, error) {
+	x.s.log = append(x.s.log, fmt.Sprintf("record %s %d", x.key.Mode, n))
+	if x.s.fails == x.key.Mode {
+		return nil, errors.New("one\ntwo")
+	}
+	return handMade(n), nil
+}
+
+func (x tracedExecutor) CalibrateTrace() (*results.TraceCalibration, error) {
+	x.s.log = append(x.s.log, "calibrate")
+	if x.s.uncertain {
+		return nil, errors.New("no profiler")
+	}
+	return nil, nil
+}
+
+// The traced pass is the last act: whatever it does comes after all that is
+// timed, and a failure in it takes nothing of that away.
+func TestTracingIsTheLastAct(t *testing.T) {
+	measure := func(s *tracedSession) *Measured {
+		p := Schedule{Steps: 5, Blocks: 1, Warmup: new(0), Single: 0, Order: 1, Images: 8, Tracing: Tracing{Steps: 2,
+			Save: func(k results.ConfigurationKey, x *timeline.Index) (string, error) {
+				s.log = append(s.log, fmt.Sprintf("save %s %d", k.Mode, len(x.T.Ops)))
+				return k.Mode + ".json.gz", nil
+			}}}
+		got, err := Measure(t.Context(), s, modes("step", "graph"), p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	last := func(s *tracedSession) []string { return s.log[slices.Index(s.log, "calibrate"):] }
+	s := &tracedSession{}
+	got := measure(s)
+	want := []string{"calibrate", "restore", "step 1", "record step 4", "save step 12", "restore", "graph 1", "record graph 4", "save graph 12", "restore"}
+	if !slices.Equal(last(s), want) {
+		t.Errorf("order\n%v, want\n%v", last(s), want)
+	}
+	for _, c := range got.Configurations {
+		if c.Trace == nil || c.Trace.Steps != 2 || c.Trace.File != c.Key.Mode+".json.gz" || c.Trace.Metric(results.BusyNs).N != 2 || c.Metric(results.StepTimeNs).N != 1 {
+			t.Errorf("%s: %+v", c.Key, c.Trace)
+		}
+	}
+
+	s = &tracedSession{fails: "step"}
+	got = measure(s)
+	if a, b := got.Configurations[0], got.Configurations[1]; a.Trace.Failed != "one; two" || a.Trace.Metrics != nil || a.Metric(results.StepTimeNs).N != 1 ||
+		b.Trace.Metric(results.BusyNs) == nil {
+		t.Errorf("%+v, %+v", a.Trace, b.Trace)
+	}
+	s = &tracedSession{uncertain: true}
+	got = measure(s)
+	for _, c := range got.Configurations {
+		if c.Trace.Failed != "no profiler" || slices.Contains(s.log, "record step 4") {
+			t.Errorf("%+v", c.Trace)
+		}
+	}
+	// What records nothing says so; what is not asked for is not there.
+	plain := &fakeSession{}
+	untraced, err := Measure(t.Context(), plain, modes("step"), Schedule{Steps: 5, Blocks: 1, Warmup: new(0), Tracing: Tracing{Steps: 2}}, nil)
+	if err != nil || untraced.Configurations[0].Trace.Failed != "the device records nothing" {
+		t.Errorf("%v, %+v", err, untraced)
+	}
+	if untraced, err = Measure(t.Context(), plain, modes("step"), Schedule{Steps: 5, Blocks: 1, Warmup: new(0)}, nil); err != nil || untraced.Configurations[0].Trace != nil {
+		t.Errorf("%v, %+v", err, untraced)
+	}
+}
+
+// Processes add samples; what is of one keeps whose it is.
+func TestMergeTraces(t *testing.T) {
+	cell := func(process int, change func(*results.Trace)) *results.Cell {
+		tr := analysed(handMade(4), func(a *traceAnalysis) { a.process = process })
+		tr.File = fmt.Sprintf("of %d", process)
+		if change != nil {
+			change(tr)
+		}
+		return &results.Cell{Configurations: []results.Configuration{{Key: modes("step")[0], Trace: tr}}}
+	}
+	all := &results.Cell{}
+	Merge(all, cell(0, nil), results.Process{Index: 0})
+	Merge(all, cell(1, func(tr *results.Trace) {
+		tr.Dropped = 5
+		tr.Launches[0].Processes[0].MedianNs, tr.Launches[0].Processes[0].P99Ns = 80, 100
+	}), results.Process{Index: 1})
+	Merge(all, cell(2, nil), results.Process{Index: 2})
+	Reduce(all, Plan{})
+	got := all.Configurations[0].Trace
+	if got.File != "of 0" || got.Dropped != 5 || got.Failed != "" || len(got.Calibrations) != 3 || got.Steps != 2 {
+		t.Errorf("%+v", got)
+	}
+	busy := got.Metric(results.BusyNs)
+	if busy.N != 6 || busy.Summary == nil || busy.Summary.Median != 240 || len(busy.Summary.Processes) != 3 || busy.Summary.Interval == nil {
+		t.Errorf("%+v", busy)
+	}
+	if l := got.Launches[0]; len(l.Processes) != 3 || l.Count != 27 || l.MedianNs != 60 || l.P99Ns != 90 {
+		t.Errorf("%+v", l)
+	}
+
+	// Processes that recorded other kernels contradict each other.
+	Merge(all, cell(3, func(tr *results.Trace) { tr.Kernels.Recorded = 9 }), results.Process{Index: 3})
+	Reduce(all, Plan{})
+	if w := all.Warnings; !slices.ContainsFunc(w, func(w results.Warning) bool {
+		return w.Code == "trace_failed" && strings.Contains(w.Text, "the processes recorded different kernels for the same step: 2 and 9")
+	}) {
+		t.Errorf("%+v", w)
+	}
+}

@@ -16,6 +16,8 @@ const (
 	kindPrepare = "prepare"  // a phase of preparing
 	kindRatio   = "ratio"    // base over this configuration
 	kindHead    = "headline" // the same, as the cell's figure, and its split
+	kindTrace   = "trace"    // a figure of the traced pass, which recording inflates
+	kindLaunch  = "launch"   // what a layer of a launch takes, in the traced pass
 	kindCell    = "cell"     // a cell that failed before it had figures
 	kindWarning = "warning"  // doubt about the record or the cell
 )
@@ -203,7 +205,7 @@ func csvConfiguration(base csvLine, c *results.Configuration) []csvLine {
 			"unit": "ns", "direction": results.Lower, "clock": "host",
 		}))
 	}
-	return out
+	return append(out, csvTrace(base, c.Trace)...)
 }
 
 func csvRatios(base csvLine, c *results.Cell) []csvLine {

@@ -56,6 +56,11 @@ func newEngine(gpu *gpu) Engine {
 			}
 			req.Machine = func() []results.Reading { return readings(ctx, req.Cell.Device) }
 			req.Tool, _ = watched.attach() // what is wrong with it is said in the record
+			if req.Cell.Device != reference.Name() {
+				read, done := gpu.watch()
+				defer done()
+				req.AfterBlock = read
+			}
 			cell, err := worker.RunCell(ctx, dev, req)
 			watched.doubt(cell)
 			return cell, err
@@ -78,6 +83,12 @@ func newEngine(gpu *gpu) Engine {
 				return readMachine(ctx, nil, nil)
 			}
 			return readMachine(ctx, gpu.environment(), gpu.calibrate)
+		},
+		CheckTrace: func(name string, try bool) error {
+			if name == reference.Name() {
+				return nil
+			}
+			return gpu.checkTrace(try)
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell, req.Configurations)

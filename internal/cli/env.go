@@ -68,6 +68,10 @@ type Engine struct {
 	// Readings reads what changes from minute to minute as the named device
 	// sees it.
 	Readings func(context.Context, string) []results.Reading
+	// CheckTrace says in one sentence why what the named device does cannot be
+	// recorded; nil if it can. It looks for the profiler, and starts it if try is
+	// set, which must not come before anything is measured.
+	CheckTrace func(name string, try bool) error
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

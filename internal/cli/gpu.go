@@ -3,12 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
 	"github.com/tech-renaissance/trbench/internal/cuda/cudnn"
+	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/cuda/gorgonia"
 	"github.com/tech-renaissance/trbench/internal/cuda/gpuinfo"
@@ -37,6 +39,8 @@ type gpu struct {
 	noDNN   error
 	noBLAS  error
 	devices map[opening]*cuda.Device
+	// tracer opens CUPTI; a test puts another in its place.
+	tracer func() (*cupti.API, error)
 }
 
 // opening is what devices differ in.
@@ -46,7 +50,39 @@ type opening struct {
 }
 
 func newGPU(getenv func(string) string, l Libraries) *gpu {
-	return &gpu{getenv: getenv, libraries: l, devices: map[opening]*cuda.Device{}}
+	g := &gpu{getenv: getenv, libraries: l, devices: map[opening]*cuda.Device{}}
+	g.tracer = sync.OnceValues(g.openCUPTI)
+	return g
+}
+
+// openCUPTI opens CUPTI. It is loaded where something is to be recorded alone.
+func (g *gpu) openCUPTI() (*cupti.API, error) {
+	o := cupti.Options{Path: g.libraries.CUPTI}
+	if g.api != nil {
+		if v := g.api.Version(); v > 0 {
+			o.Driver = int(v)
+		}
+	}
+	return cupti.Open(o)
+}
+
+// checkTrace says why nothing can be recorded. With try it begins a recording,
+// which says who else holds CUPTI and whether this user may.
+func (g *gpu) checkTrace(try bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return g.missing
+	}
+	a, err := g.tracer()
+	if err != nil || !try {
+		return err
+	}
+	t, err := a.Start(cupti.Config{Buffers: 1})
+	if err != nil {
+		return err
+	}
+	return t.Stop()
 }
 
 // ask opens driver and libraries. The caller holds mu.
@@ -72,7 +108,8 @@ func (g *gpu) ask() {
 
 // use takes files that were named, and opens them: one that is missing, or no
 // library of its kind, is an error, since a search would find another. A driver
-// that finds no GPU is none.
+// that finds no GPU is none. CUPTI is not opened: where nothing is recorded yet,
+// it is not to be in the process.
 func (g *gpu) use(l Libraries) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,13 +183,19 @@ func (g *gpu) states() []LibraryState {
 	} else {
 		blas.Version, blas.Files = gpuinfo.CuBLAS(g.blas, nil).Version, []string{g.blas.Path()}
 	}
+	profiler := LibraryState{Name: "cupti"}
+	if a, err := g.tracer(); err != nil {
+		profiler.Missing = missing(err)
+	} else {
+		profiler.Version, profiler.Files = strconv.Itoa(a.Version()), []string{a.Path()}
+	}
 	if api, err := nvml.Open(g.libraries.NVML); err != nil {
 		n.Missing = err.Error()
 	} else {
 		n.Version, n.Files = api.DriverVersion().Value, []string{api.Path()}
 		_ = api.Close()
 	}
-	return []LibraryState{d, dnn, blas, n}
+	return []LibraryState{d, dnn, blas, n, profiler}
 }
 
 // environment is what driver, NVML and libraries say of the GPUs; nil where
@@ -175,6 +218,22 @@ func (g *gpu) now() machine.GPU {
 		return nil
 	}
 	return gpuinfo.OpenNow(g.api, g.libraries.NVML)
+}
+
+// watch is what reads the GPUs after blocks, with NVML opened once; nil where
+// there is none. The caller calls done when it is over.
+func (g *gpu) watch() (read func() []results.Reading, done func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return nil, func() {}
+	}
+	api, err := nvml.Open(g.libraries.NVML)
+	if err != nil {
+		return nil, func() {}
+	}
+	from := gpuinfo.Sources{Driver: g.api, NVML: api}
+	return func() []results.Reading { return gpuinfo.Now(from).Readings() }, func() { _ = api.Close() }
 }
 
 // calibrate measures what small things take on the first GPU, in about
@@ -279,7 +338,7 @@ func (g *gpu) open(kernels string, second bool) (device.Device, error) {
 	if err != nil {
 		return nil, &bench.InputError{Name: "TRBENCH_TUNING", Reason: err.Error()}
 	}
-	o := cuda.Options{Driver: g.api, Tuning: tuning}
+	o := cuda.Options{Driver: g.api, Tuning: tuning, CUPTI: g.tracer}
 	if kernels == "cudnn" {
 		if g.dnn == nil {
 			return nil, &bench.InputError{Name: "--kernels=cudnn", Reason: "cannot be used: " + g.noDNN.Error()}

@@ -15,7 +15,7 @@ import (
 // Libraries are the files of the GPU's libraries, or folders that hold them; an
 // empty one is searched for. Tuning is how the GPU runs a step, as
 // [cuda.ParseTuning] reads it.
-type Libraries struct{ Driver, CuDNN, CuBLAS, NVML, Tuning string }
+type Libraries struct{ Driver, CuDNN, CuBLAS, NVML, CUPTI, Tuning string }
 
 // libraryFlag is a flag that names a library's file.
 type libraryFlag struct {
@@ -29,6 +29,7 @@ func libraryFlags() []libraryFlag {
 		{"cudnn", "cuDNN's libcudnn.so.9", func(l *Libraries) *string { return &l.CuDNN }},
 		{"cublas", "cuBLAS's libcublasLt.so", func(l *Libraries) *string { return &l.CuBLAS }},
 		{"nvml", "NVML's libnvidia-ml.so.1", func(l *Libraries) *string { return &l.NVML }},
+		{"cupti", "CUPTI's libcupti.so, for --trace", func(l *Libraries) *string { return &l.CUPTI }},
 	}
 }
 

@@ -27,7 +27,7 @@ func OS() *Env {
 	}
 	engine := NewEngine(os.Getenv, Libraries{
 		Driver: os.Getenv("TRBENCH_DRIVER"), CuDNN: os.Getenv("TRBENCH_CUDNN"), CuBLAS: os.Getenv("TRBENCH_CUBLAS"),
-		Tuning: os.Getenv("TRBENCH_TUNING"),
+		CUPTI: os.Getenv("TRBENCH_CUPTI"), Tuning: os.Getenv("TRBENCH_TUNING"),
 	})
 	return &Env{
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, StdoutLost: lost(os.Stdout), Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,

@@ -96,7 +96,8 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if err := results.CheckWritable(file); err != nil {
 		return nil, outProblem(err)
 	}
-	return &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, progress: o.progress, lock: lock}, nil
+	s := &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, progress: o.progress, lock: lock}
+	return s, s.readyTrace(device, "")
 }
 
 // checkKernels refuses cells with operators that the device does not have.

@@ -41,6 +41,9 @@ type runOptions struct {
 	quick     bool
 	json      bool
 	progress  bool
+
+	trace      traceFlag
+	traceSteps counts
 }
 
 func newRunCmd(env *Env) *cobra.Command {
@@ -48,6 +51,7 @@ func newRunCmd(env *Env) *cobra.Command {
 		env: env, cells: newCellFlags(1, 2, 4), ways: newConfigurationFlags("eager", "graph"), seed: 1,
 		processes: counts{min: 1, max: 1, top: bench.MaxProcesses}, steps: counts{min: 1, max: 1, top: bench.MaxSteps},
 		blocks: counts{min: 1, max: 1, top: bench.MaxBlocks}, warmup: counts{min: 0, max: 1, top: bench.MaxSteps},
+		traceSteps: counts{min: 1, max: 1, top: bench.MaxTraceSteps},
 	}
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -63,11 +67,18 @@ The record goes to ` + defaultOut + ` unless --out says otherwise; with --json i
 goes to stdout, and to a file only if --out names one. It is stored after every
 process: --resume goes on from there after an interruption, with what is left
 of --budget. A cell whose process dies is marked failed, the others go on, and
-the run exits 1.`,
+the run exits 1.
+
+With --trace a few steps of each configuration are recorded once all blocks of
+a process are timed: busy and idle time of the device, and to whom idle time is
+charged. Recording makes steps longer, and by how much stands beside the
+figures. The timelines of a cell's first process go beside the record, as Chrome
+traces that https://ui.perfetto.dev opens.`,
 		Example: `  trbench run --batch=1,4 --mode=eager,graph,step
   trbench run --sync=event,host --processes=8 --out=good.json
   trbench run --dispatch-ns=0,5000,20000 --budget=45s
   trbench run --workload=resnet18-cifar --precision=amp --gpus=1,2 --quick --json
+  trbench run --batch=1 --mode=eager,step --trace
   trbench run --resume=good.json`,
 		Args: noArgs,
 	}
@@ -99,6 +110,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.seed, "seed", "of weights, data and the order of blocks")
 	f.StringVar(&o.out, "out", "", "file or folder for the record (default "+defaultOut+"); a file that ends in .gz is packed")
 	f.StringVar(&o.resume, "resume", "", "go on with an interrupted record; the plan is the record's, and --processes may ask for more")
+	o.addTrace(f)
 	f.BoolVar(&o.quick, "quick", false, "one process and few steps, for a first look; verification stays")
 	f.BoolVar(&o.progress, "progress", false, "print a line a cell on stderr also where that is no terminal, which has a bar")
 	f.BoolVar(&o.json, "json", false, "print the record alone on stdout")
@@ -120,6 +132,10 @@ func (o *runOptions) session(cmd *cobra.Command) (*runSession, error) {
 		}
 	}
 	s.record = o.newRecord(cmd.Context(), device)
+	if err := s.readyTrace(device, o.trace.dir); err != nil {
+		s.lock.release()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -145,6 +161,9 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if err := o.env.useLibraries(o.libraries, o.cells.device.String(), o.cells.kernels.values); err != nil {
 		return bench.Plan{}, Device{}, err
 	}
+	if o.libraries.CUPTI != "" && !o.trace.on {
+		return bench.Plan{}, Device{}, &bench.InputError{Name: "--cupti", Reason: "would be ignored without --trace", Hint: "add --trace"}
+	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
 		return bench.Plan{}, device, err
@@ -155,6 +174,14 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	}
 	plan := o.amounts(device.Name)
 	plan.Cells, plan.Configurations = cells, o.ways.configurations(device)
+	if plan.TraceSteps, err = o.tracedSteps(); err != nil {
+		return plan, device, err
+	}
+	if o.trace.on && o.env.Engine.CheckTrace != nil {
+		if err := o.env.Engine.CheckTrace(device.Name, false); err != nil {
+			return plan, device, traceProblem(err)
+		}
+	}
 	if err := o.env.checkPlan(plan, device); err != nil {
 		return plan, device, err
 	}
@@ -274,6 +301,8 @@ type runSession struct {
 	// progress asks for lines where there is no bar.
 	progress bool
 	lock     *fileLock // of the file; nil for none
+	// traceDir is where timelines go; empty keeps none.
+	traceDir string
 	// replaced is what the file held before, nil if there was none.
 	replaced []byte
 }
@@ -287,6 +316,7 @@ func (s *runSession) run(ctx context.Context) error {
 	r := bench.Run{
 		Plan: s.plan, Record: s.record, Dir: s.env.WorkDir, Replicate: s.env.replicate,
 		Store: func(r *results.Record) error { s.moment(ctx, results.AtEnd); return s.store(r) }, Watch: watch.tell, Load: loadAverage,
+		TraceFiles: s.traceFiles,
 	}
 	err := r.Do(ctx)
 	watch.end()
@@ -338,6 +368,7 @@ func (s *runSession) store(r *results.Record) error {
 			s.replaced = append([]byte{}, b...)
 		}
 	}
+	settleTraceFiles(r, to)
 	file, err := results.Write(to, r)
 	if err != nil {
 		return outProblem(err)

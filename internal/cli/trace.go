@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// besideRecord is what --trace says without a folder.
+const besideRecord = "beside the record"
+
+// defaultTraceSteps are few: each is kept event by event.
+const defaultTraceSteps = 3
+
+// traceFlag is --trace[=DIR].
+type traceFlag struct {
+	on  bool
+	dir string // empty: beside the record
+}
+
+var _ pflag.Value = (*traceFlag)(nil)
+
+func (t *traceFlag) Type() string { return "DIR" }
+
+func (t *traceFlag) String() string {
+	if t.on && t.dir == "" {
+		return besideRecord
+	}
+	return t.dir
+}
+
+func (t *traceFlag) Set(s string) error {
+	switch s {
+	case "":
+		return fmt.Errorf("is empty; it takes a folder for the timelines, or no value to put them beside the record")
+	case besideRecord:
+		s = ""
+	}
+	t.on, t.dir = true, s
+	return nil
+}
+
+// addTrace adds the flags of the traced pass.
+func (o *runOptions) addTrace(f *pflag.FlagSet) {
+	f.Var(&o.trace, "trace", "record a few steps of each configuration after all that is timed: where a step's time goes; timelines go to DIR")
+	f.Lookup("trace").NoOptDefVal = besideRecord
+	f.Var(&o.traceSteps, "trace-steps", fmt.Sprintf("steps to record with --trace (default %d)", defaultTraceSteps))
+}
+
+// tracedSteps is how many steps the flags ask to record.
+func (o *runOptions) tracedSteps() (int, error) {
+	switch {
+	case !o.trace.on && o.traceSteps.values != nil:
+		return 0, &bench.InputError{Name: "--trace-steps", Reason: "would be ignored without --trace", Hint: "add --trace"}
+	case !o.trace.on:
+		return 0, nil
+	case o.traceSteps.values != nil:
+		return o.traceSteps.first(), nil
+	}
+	return defaultTraceSteps, nil
+}
+
+// readyTrace finds what would stop a traced pass, before anything is timed, and
+// settles where timelines go. It may try the profiler, so it comes after the
+// machine was calibrated.
+func (s *runSession) readyTrace(device Device, dir string) error {
+	if s.plan.TraceSteps == 0 {
+		return nil
+	}
+	if s.env.Engine.CheckTrace != nil {
+		if err := s.env.Engine.CheckTrace(device.Name, true); err != nil {
+			return traceProblem(err)
+		}
+	}
+	if s.target != "" && isFolder(s.target) {
+		// Timelines are named after the record, so its name is settled now.
+		file, err := results.NewName(s.target, s.record.Created)
+		if err != nil {
+			return outProblem(err)
+		}
+		s.target = file
+	}
+	switch {
+	case dir != "":
+		s.traceDir = s.env.path(dir)
+		if err := os.MkdirAll(s.traceDir, 0o777); err != nil {
+			return &bench.InputError{Name: "--trace=" + dir, Reason: "cannot be used: " + err.Error()}
+		}
+	case s.target != "":
+		s.traceDir = filepath.Dir(s.target)
+	}
+	return nil
+}
+
+// traceProblem says that --trace cannot be had.
+func traceProblem(err error) error {
+	return &bench.InputError{Name: "--trace", Reason: "cannot be had: " + strings.ReplaceAll(err.Error(), "\n", "; "), Hint: "drop --trace to time without a traced pass"}
+}
+
+// traceFiles names the timelines of a cell: NAME-CELL-CONFIGURATION.trace.json.gz,
+// after the record.
+func (s *runSession) traceFiles(req bench.CellRequest) []string {
+	if s.traceDir == "" {
+		return nil
+	}
+	name := "trbench-" + s.record.Created.UTC().Format("20060102T150405Z")
+	if s.target != "" {
+		name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(s.target), ".gz"), ".json")
+	}
+	var out []string
+	for i := range req.Configurations {
+		out = append(out, filepath.Join(s.traceDir, name+"-"+s.cellWord(req.Cell)+"-"+configurationWord(req.Configurations, i)+".trace.json.gz"))
+	}
+	return out
+}
+
+// cellWord names a cell of the plan, and no other one, in a file's name.
+func (s *runSession) cellWord(k results.CellKey) string {
+	word := func(k results.CellKey) string { return fmt.Sprintf("%s-b%d-g%d", k.Workload, k.Batch, k.GPUs) }
+	at, same := 0, 0
+	for i, other := range s.plan.Cells {
+		if other == k {
+			at = i
+		}
+		if word(other) == word(k) {
+			same++
+		}
+	}
+	if same > 1 {
+		return fmt.Sprintf("%s-cell%d", word(k), at)
+	}
+	return word(k)
+}
+
+// configurationWord names a configuration of a list likewise.
+func configurationWord(keys []results.ConfigurationKey, i int) string {
+	word := strings.ReplaceAll(keys[i].String(), "/", "-")
+	if ns := keys[i].DispatchNs; ns > 0 {
+		word += fmt.Sprintf("-dispatch%dns", ns)
+	}
+	return word
+}
+
+// settleTraceFiles makes the names of timelines relative to the record, where
+// they lie below it.
+func settleTraceFiles(r *results.Record, record string) {
+	for i := range r.Cells {
+		for j := range r.Cells[i].Configurations {
+			t := r.Cells[i].Configurations[j].Trace
+			if t == nil || !filepath.IsAbs(t.File) {
+				continue
+			}
+			if rel, err := filepath.Rel(filepath.Dir(record), t.File); err == nil && filepath.IsLocal(rel) {
+				t.File = filepath.ToSlash(rel)
+			}
+		}
+	}
+}

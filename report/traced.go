@@ -1,0 +1,232 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/results"
+)
+
+// tracedRow is a configuration with a traced pass.
+type tracedRow struct {
+	src   *source
+	cell  *results.Cell
+	conf  *results.Configuration
+	trace *results.Trace
+}
+
+func (s sources) traced() (rows []tracedRow) {
+	for cell, src := range s.cells {
+		for i := range cell.Configurations {
+			if c := &cell.Configurations[i]; c.Trace != nil {
+				rows = append(rows, tracedRow{src, cell, c, c.Trace})
+			}
+		}
+	}
+	return rows
+}
+
+// keys begins a grid with the columns that say which configuration a row is of,
+// and returns what fills them.
+func (s sources) keys() (Grid, func(tracedRow) []string) {
+	cols, opts := s.cellColumns(), s.confOptions()
+	g := Grid{Header: slices.Clone(s.columns)}
+	for _, c := range cols {
+		g.Header = append(g.Header, c.name)
+	}
+	g.Header = append(g.Header, "mode", "sync", "control")
+	for _, o := range opts {
+		g.Header = append(g.Header, o.name)
+	}
+	g.Left = len(g.Header)
+	return g, func(r tracedRow) []string {
+		line := slices.Clone(r.src.shown)
+		for _, c := range cols {
+			line = append(line, c.text(r.cell.Key))
+		}
+		line = append(line, plain(r.conf.Key.Mode), plain(r.conf.Key.Sync), plain(r.conf.Key.Control))
+		for _, o := range opts {
+			line = append(line, o.text(r.conf.Key))
+		}
+		return line
+	}
+}
+
+// tracedColumn is a figure of a trace in a table.
+type tracedColumn struct {
+	name, header string
+	show         func(float64) string
+}
+
+func (c tracedColumn) text(t *results.Trace) string {
+	m := t.Metric(c.name)
+	if m == nil {
+		return "-"
+	}
+	f := metricFigure(m)
+	if !finite(f.value) {
+		return "-"
+	}
+	return c.show(f.value)
+}
+
+// signedDuration shows a time that may be below 0 as what it is.
+func signedDuration(ns float64) string {
+	if ns < 0 {
+		return "-" + Duration(-ns)
+	}
+	return Duration(ns)
+}
+
+// times shows what a traced step's time goes to, with the inflation beside it.
+func (s sources) times() Section {
+	rows := s.traced()
+	if len(rows) == 0 {
+		return Section{}
+	}
+	g, keys := s.keys()
+	columns := []tracedColumn{
+		{results.TracedStepNs, "traced step", Duration}, {results.Inflation, "inflation", digits}, {results.BusyNs, "busy", Duration},
+		{results.IdleNs, "idle", Duration}, {results.HostLateNs, "host late", Duration}, {results.InAPINs, "in call", Duration},
+		{results.AfterAPINs, "after call", Duration}, {results.InGraphNs, "in graph", Duration}, {results.UnlinkedNs, "unlinked", Duration},
+	}
+	for _, c := range []tracedColumn{{results.CorrectedBusyNs, "corrected busy", Duration}, {results.CorrectedIdleNs, "corrected idle", signedDuration}} {
+		if slices.ContainsFunc(rows, func(r tracedRow) bool { return r.trace.Metric(c.name) != nil }) {
+			columns = append(columns, c)
+		}
+	}
+	columns = append(columns, tracedColumn{results.TraceKernelCount, "kernels", exact}, tracedColumn{results.ShortKernelCount, "short", exact},
+		tracedColumn{results.TraceLaunches, "launches", exact})
+	for _, c := range columns {
+		g.Header = append(g.Header, c.header)
+	}
+	g.Header, g.LeftEnd = append(g.Header, "trace"), 1
+	var failures []string
+	for _, r := range rows {
+		line := keys(r)
+		for _, c := range columns {
+			line = append(line, c.text(r.trace))
+		}
+		state := "ok"
+		if r.trace.Failed != "" {
+			state = results.Failed
+			failures = append(failures, fmt.Sprintf("Failed trace (%s, %s): %s", s.place(r.src, r.cell), plain(r.conf.Key.String()), plain(r.trace.Failed)))
+		}
+		g.Rows = append(g.Rows, append(line, state))
+	}
+	lines := []string{
+		"Medians of single recorded steps, after all that was timed; recording makes steps longer, and inflation is the traced step over the untraced one.",
+		"busy + idle = traced step; host late + in call + after call + unlinked = idle; in graph is part of after call. Medians need not add up, steps do.",
+	}
+	if t := tracedCalibrations(rows); t != "" {
+		lines = append(lines, t)
+	}
+	return Section{"Where a traced step's time goes", g, slices.Concat(failures, lines)}
+}
+
+// tracedCalibrations says what corrected figures are corrected by.
+func tracedCalibrations(rows []tracedRow) string {
+	var by, uncertain []float64
+	for _, r := range rows {
+		for _, c := range r.trace.Calibrations {
+			by, uncertain = append(by, c.ByNs), append(uncertain, c.UncertaintyNs)
+		}
+	}
+	if len(by) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("corrected busy takes %s from each kernel's length (+- %s), which recording adds to those of a known chain; corrected idle is the untraced step less that.",
+		signedDuration(results.Median(by)), Duration(results.Median(uncertain)))
+}
+
+// lateness shows what the host did while the device waited for a launch to begin.
+func (s sources) lateness() Section {
+	g, keys := s.keys()
+	columns := []tracedColumn{
+		{results.HostLateNs, "host late", Duration}, {results.LateSyncNs, "blocked", Duration}, {results.LateFeedNs, "feeding", Duration},
+		{results.LateLibraryNs, "in a library", Duration}, {results.LateCallNs, "other call", Duration}, {results.LateRangeNs, "named range", Duration},
+		{results.LateOverheadNs, "profiler", Duration}, {results.LateNothingNs, "else", Duration},
+	}
+	for _, c := range columns {
+		g.Header = append(g.Header, c.header)
+	}
+	for _, r := range s.traced() {
+		if m := r.trace.Metric(results.HostLateNs); m == nil || m.Value <= 0 {
+			continue
+		}
+		line := keys(r)
+		for _, c := range columns {
+			line = append(line, c.text(r.trace))
+		}
+		g.Rows = append(g.Rows, line)
+	}
+	return Section{"What the host did while the device waited for it", g, nil}
+}
+
+// launchCosts shows what one launch costs, layer by layer.
+func (s sources) launchCosts() Section {
+	g, keys := s.keys()
+	g.Header = append(g.Header, "layer", "call")
+	g.Left = len(g.Header)
+	g.Header = append(g.Header, "count", "median", "p99", "inflation")
+	for _, r := range s.traced() {
+		for _, l := range r.trace.Launches {
+			g.Rows = append(g.Rows, append(append(keys(r), plain(l.Layer), cmp.Or(plain(l.Call), "-")), LaunchCostCells(l)...))
+		}
+	}
+	return Section{"What one launch costs", g, LaunchCostLines()}
+}
+
+// LaunchCostCells are a layer's count, median, 99th percentile and inflation as
+// tables show them.
+func LaunchCostCells(l results.LaunchCost) []string {
+	inflation := "-"
+	if l.Inflation != nil {
+		inflation = digits(*l.Inflation)
+	}
+	return []string{strconv.FormatInt(l.Count, 10), signedDuration(float64(l.MedianNs)), signedDuration(float64(l.P99Ns)), inflation}
+}
+
+// LaunchCostLines explain the layers.
+func LaunchCostLines() []string {
+	return strings.Split(strings.TrimSpace(`
+language: an empty call through the binding. library: a library's call less the driver's calls inside it. driver: the driver's call, on record.
+hardware: from the call's end to the kernel's start on an idle device; below 0 the kernel starts before the call ends.
+All but language are recorded and so lengthened; inflation, where known, is the recorded call over the same call without recording.`), "\n")
+}
+
+// csvTrace are the figures of a traced pass in long form.
+func csvTrace(base csvLine, t *results.Trace) []csvLine {
+	if t == nil {
+		return nil
+	}
+	base = base.with(csvLine{"note": plain(t.Failed)})
+	if t.Failed != "" {
+		base["status"] = results.Failed
+	}
+	var out []csvLine
+	for i := range t.Metrics {
+		m := &t.Metrics[i]
+		l := base.with(metricFigure(m).csv()).with(csvLine{
+			"kind": kindTrace, "name": plain(m.Name), "unit": plain(m.Unit), "direction": plain(m.Direction), "clock": plain(m.Clock),
+		})
+		if s := m.Summary; s != nil {
+			l["p10"], l["p90"], l["p99"], l["max"] = number(s.P10), number(s.P90), number(s.P99), number(s.Max)
+		}
+		if l["value"] != "" {
+			out = append(out, l)
+		}
+	}
+	for _, l := range t.Launches {
+		name := l.Layer
+		if l.Call != "" {
+			name += " " + l.Call
+		}
+		out = append(out, base.with(csvLine{"kind": kindLaunch, "name": plain(name), "value": strconv.FormatInt(l.MedianNs, 10),
+			"p99": strconv.FormatInt(l.P99Ns, 10), "n": strconv.FormatInt(l.Count, 10), "unit": "ns", "direction": results.Lower, "clock": results.TraceClock}))
+	}
+	return out
+}

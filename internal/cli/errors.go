@@ -12,6 +12,7 @@ import (
 	"github.com/tech-renaissance/trbench/bench/guard"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/results"
+	traceread "github.com/tech-renaissance/trbench/timeline/read"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
 
@@ -60,6 +61,8 @@ func exitCode(err error) int {
 		output   *outputError
 		unequal  *guard.UnequalError
 		judged   *judgedError
+		trace    *traceread.Error
+		partial  *partialError
 	)
 	switch {
 	case err == nil:
@@ -69,8 +72,10 @@ func exitCode(err error) int {
 	case errors.As(err, &disagree), errors.As(err, &failure), errors.As(err, &unequal):
 		return exitDisagree
 	case errors.As(err, &input), errors.As(err, &usage), errors.As(err, &write), errors.As(err, &read), errors.As(err, &file),
-		errors.As(err, &output):
+		errors.As(err, &output), errors.As(err, &trace):
 		return exitUsage
+	case errors.As(err, &partial):
+		return exitInconclusive
 	case errors.As(err, &judged):
 		return judged.code()
 	}
@@ -85,6 +90,8 @@ func hint(err error) string {
 		doubted  *doubtedError
 		kept     *interruptedError
 		output   *outputError
+		trace    *traceread.Error
+		partial  *partialError
 	)
 	switch {
 	case errors.As(err, &output):
@@ -95,6 +102,10 @@ func hint(err error) string {
 		return "trbench run --resume=" + kept.file + " goes on from there"
 	case errors.As(err, &input):
 		return input.Hint
+	case errors.As(err, &trace):
+		return trace.Hint
+	case errors.As(err, &partial):
+		return partial.hint
 	case errors.As(err, &usage):
 		return usage.hint
 	case errors.As(err, &doubted):

@@ -1,0 +1,603 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/timeline"
+	"github.com/tech-renaissance/trbench/timeline/analysis"
+)
+
+// Analysis is one recording and what was found on its devices.
+type Analysis struct {
+	Timeline *timeline.Timeline
+	Devices  []analysis.Device
+}
+
+// AnalysisText writes what was found as text for a terminal.
+func AnalysisText(w io.Writer, files []Analysis) error {
+	for i, f := range files {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		for _, s := range analysisSections(f) {
+			if err := s.text(w); err != nil {
+				return err
+			}
+		}
+	}
+	if s, ok := ranksSection(files); ok {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		return s.text(w)
+	}
+	return nil
+}
+
+// AnalysisMarkdown is AnalysisText as a page in GitHub's dialect.
+func AnalysisMarkdown(w io.Writer, files []Analysis) error {
+	var b strings.Builder
+	b.WriteString("# trbench analyze\n")
+	for _, f := range files {
+		for _, s := range analysisSections(f) {
+			s.markdown(&b)
+		}
+	}
+	if s, ok := ranksSection(files); ok {
+		s.markdown(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// AnalysisJSON writes a flat object a device, each on a line of its own.
+func AnalysisJSON(w io.Writer, files []Analysis) error {
+	for _, f := range files {
+		for _, fields := range fieldsOf(f) {
+			if _, err := w.Write(append(analysis.JSON(fields), '\n')); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AnalysisCSV writes a line a device, with the names of [AnalysisJSON].
+func AnalysisCSV(w io.Writer, files []Analysis) error {
+	var header []string
+	var lines []csvLine
+	seen := map[string]bool{}
+	for _, f := range files {
+		for _, fields := range fieldsOf(f) {
+			line := csvLine{}
+			for _, x := range fields {
+				line[x.Name] = x.Text()
+				if !seen[x.Name] {
+					seen[x.Name] = true
+					header = append(header, x.Name)
+				}
+			}
+			lines = append(lines, line)
+		}
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(header); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		row := make([]string, len(header))
+		for i, h := range header {
+			row[i] = l[h]
+		}
+		if err := out.Write(row); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func fieldsOf(f Analysis) [][]analysis.Field {
+	if len(f.Devices) == 0 {
+		return [][]analysis.Field{analysis.Nothing(f.Timeline)}
+	}
+	out := make([][]analysis.Field, len(f.Devices))
+	for i, d := range f.Devices {
+		out[i] = d.Fields()
+	}
+	return out
+}
+
+// analysisSection is a title, sentences and a table, of which any may be empty.
+type analysisSection struct {
+	title string
+	lines []string
+	grid  Grid
+	after []string
+}
+
+func (s analysisSection) empty() bool { return len(s.lines)+len(s.grid.Rows)+len(s.after) == 0 }
+
+func (s analysisSection) text(w io.Writer) error {
+	if s.empty() {
+		return nil
+	}
+	var b strings.Builder
+	if s.title != "" {
+		fmt.Fprintf(&b, "\n%s\n", plain(s.title))
+	}
+	for _, l := range s.lines {
+		fmt.Fprintln(&b, plain(l))
+	}
+	if len(s.grid.Rows) > 0 {
+		if err := s.grid.Write(&b); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.after {
+		fmt.Fprintln(&b, plain(l))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (s analysisSection) markdown(b *strings.Builder) {
+	if s.empty() {
+		return
+	}
+	if s.title != "" {
+		fmt.Fprintf(b, "\n## %s\n", markdownText(s.title))
+	}
+	lines := func(ls []string) {
+		if len(ls) > 0 {
+			b.WriteByte('\n')
+		}
+		for _, l := range ls {
+			fmt.Fprintf(b, "%s  \n", markdownText(l))
+		}
+	}
+	lines(s.lines)
+	if len(s.grid.Rows) > 0 {
+		b.WriteByte('\n')
+		s.grid.markdown(b)
+	}
+	lines(s.after)
+}
+
+var formatWords = map[string]string{
+	timeline.FormatKineto: "PyTorch profiler (Kineto)", timeline.FormatNsys: "Nsight Systems export", timeline.FormatOwn: "trbench",
+}
+
+func analysisSections(f Analysis) []analysisSection {
+	t := f.Timeline
+	head := analysisSection{lines: []string{fmt.Sprintf("%s: %s, %d ops, %d API calls, %d host ranges", filepath.Base(t.Source), formatWords[t.Format], len(t.Ops), len(t.Calls), len(t.Ranges))}}
+	head.lines = append(head.lines, readLines(t.Read)...)
+	if len(f.Devices) == 0 {
+		head.lines = append(head.lines, analysis.NoWork+": no kernel, copy or fill in it")
+		return []analysisSection{head}
+	}
+	out := []analysisSection{head}
+	for i := range f.Devices {
+		out = append(out, deviceSections(&f.Devices[i])...)
+	}
+	return out
+}
+
+func readLines(r timeline.ReadReport) []string {
+	var out []string
+	if r.LostBytes > 0 || r.LostEvents > 0 {
+		s := fmt.Sprintf("PARTIAL: %d events and %d bytes could not be understood", r.LostEvents, r.LostBytes)
+		if r.LostBytes > 0 {
+			s += fmt.Sprintf(", first at byte %d", r.LostAt)
+		}
+		out = append(out, s)
+	}
+	if r.Repaired > 0 {
+		out = append(out, fmt.Sprintf("PARTIAL: the file is not valid JSON in %d places, first at byte %d; they were read by guessing", r.Repaired, r.RepairedAt))
+	}
+	if r.Truncated {
+		out = append(out, "PARTIAL: the recording is not complete")
+	}
+	if r.Dropped > 0 {
+		out = append(out, fmt.Sprintf("PARTIAL: the profiler says that it dropped %d events", r.Dropped))
+	}
+	if len(r.NotRecorded) > 0 {
+		out = append(out, "Not recorded: "+strings.Join(r.NotRecorded, ", "))
+	}
+	return append(out, r.Notes...)
+}
+
+func deviceTitle(d *analysis.Device) string {
+	s := "Device " + d.ID
+	if d.Name != "" {
+		s += ", " + d.Name
+	}
+	if d.Rank != timeline.None {
+		s += fmt.Sprintf(", rank %d", d.Rank)
+	}
+	return s
+}
+
+func deviceSections(d *analysis.Device) []analysisSection {
+	verdict := analysisSection{title: deviceTitle(d), lines: []string{
+		fmt.Sprintf("Verdict: %s; %s", d.Verdict.Word, d.Verdict.Reason),
+		"Rule: " + analysis.Rule,
+	}}
+	verdict.lines = append(verdict.lines, captureLines(&d.Capture)...)
+	out := []analysisSection{verdict, integritySection(d)}
+	if d.Span.Ops == 0 {
+		return out
+	}
+	out = append(out, timeSection(d), causeSection(d), launchSection(d))
+	if len(d.Steps) > 0 {
+		out = append(out, stepsSection(d))
+	}
+	return append(out, kernelSection(d), gapSection(d))
+}
+
+func ns(v int64) string { return Duration(float64(v)) }
+
+func captureLines(c *analysis.Capture) []string {
+	var out []string
+	if c.Withheld != "" {
+		out = append(out, "Capture: withheld; "+c.Withheld)
+	} else {
+		s := fmt.Sprintf("Capture: a %s of %s could take %s to %s as one graph (%.0f nodes; trivially %s to %s)", c.Per, ns(c.EagerNs), ns(c.LowNs), ns(c.HighNs), c.Nodes, ns(c.BusyNs), ns(c.EagerNs))
+		if c.LossNs > 0 {
+			s += fmt.Sprintf("; at worst it loses %s", ns(c.LossNs))
+		}
+		out = append(out, s, "Constants "+analysis.ConstantsOf)
+	}
+	for _, s := range c.Cannot {
+		out = append(out, "Not to be captured: "+s)
+	}
+	return out
+}
+
+func integritySection(d *analysis.Device) analysisSection {
+	g := d.Integrity
+	grid := Grid{Header: []string{"integrity", "count"}, Left: 1}
+	add := func(name string, n int, always bool) {
+		if n != 0 || always {
+			grid.Rows = append(grid.Rows, []string{name, strconv.Itoa(n)})
+		}
+	}
+	add("ops", g.Ops, true)
+	add("linked with their launch", g.Linked, true)
+	add("unlinked, before the first API call", g.UnlinkedBefore, true)
+	add("unlinked, inside the recording", g.UnlinkedInside, true)
+	add("without usable times", g.Untimed, true)
+	add("of no length", g.ZeroOps, true)
+	add("overlapping on one stream", g.Overlaps, true)
+	add("duplicates", g.Duplicates, true)
+	add("started before their call", g.Early, false)
+	add("graph replays as one event", g.Envelopes, false)
+	add("launches with ops here", g.Launches, true)
+	add("most ops of a launch", g.MaxOpsPerLaunch, true)
+	return analysisSection{grid: grid}
+}
+
+// shareOf shows a part of a whole.
+func shareOf(part, whole int64) string {
+	if whole <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+}
+
+func timeSection(d *analysis.Device) analysisSection {
+	a, b := d.Span, d.Window
+	two := d.Over != analysis.OverSpan
+	grid := Grid{Header: []string{"device time", "span", "of it"}, Left: 1}
+	if two {
+		grid.Header = append(grid.Header, d.Over, "of it")
+	}
+	add := func(name string, p, q int64, always bool) {
+		if p == 0 && q == 0 && !always {
+			return
+		}
+		row := []string{name, ns(p), shareOf(p, a.SpanNs)}
+		if two {
+			row = append(row, ns(q), shareOf(q, b.SpanNs))
+		}
+		grid.Rows = append(grid.Rows, row)
+	}
+	s, u := a.Split, b.Split
+	add("all", a.SpanNs, b.SpanNs, true)
+	busy := "busy"
+	if a.Envelopes > 0 {
+		busy = "busy (upper bound: graph replays as one event)"
+	}
+	add(busy, a.BusyNs, b.BusyNs, true)
+	add("idle", a.IdleNs, b.IdleNs, true)
+	add("- host_late: launch not begun", s.HostLateNs, u.HostLateNs, true)
+	add("-- in a synchronising call", s.Late.SyncNs, u.Late.SyncNs, false)
+	add("-- under the data loader", s.Late.FeedNs, u.Late.FeedNs, false)
+	add("-- in another API call", s.Late.CallNs, u.Late.CallNs, false)
+	add("-- in an operator", s.Late.OperatorNs, u.Late.OperatorNs, false)
+	add("-- in a user's range", s.Late.UserNs, u.Late.UserNs, false)
+	add("-- in Python", s.Late.PythonNs, u.Late.PythonNs, false)
+	add("-- the profiler at work", s.Late.OverheadNs, u.Late.OverheadNs, false)
+	add("-- nothing recorded", s.Late.NothingNs, u.Late.NothingNs, false)
+	add("- in_api: inside the launching call", s.InAPINs, u.InAPINs, true)
+	add("- after_api: submitted, not started", s.AfterAPINs, u.AfterAPINs, true)
+	add("-- inside a graph", s.InGraphNs, u.InGraphNs, false)
+	add("- unlinked: no launch on record", s.UnlinkedNs, u.UnlinkedNs, true)
+	add("-- before the first API call", s.UnlinkedBeforeNs, u.UnlinkedBeforeNs, false)
+	add("-- later", s.UnlinkedInsideNs, u.UnlinkedInsideNs, false)
+	add("-- behind the last op", s.UnlinkedEndNs, u.UnlinkedEndNs, false)
+	return analysisSection{title: fmt.Sprintf("Where the time goes (%d gaps in the span)", a.Gaps), grid: grid}
+}
+
+func causeSection(d *analysis.Device) analysisSection {
+	c := d.Causes
+	grid := Grid{Header: []string{"idle by cause", d.Over, "of it"}, Left: 1}
+	for _, r := range []struct {
+		name string
+		v    int64
+	}{
+		{"launching one by one", c.LaunchNs}, {"waiting for the device on the host", c.SyncNs}, {"the data loader", c.InputNs}, {"inside graphs", c.GraphNs},
+		{"host code beyond dispatching", c.HostNs}, {"submitted, waiting for something else", c.WaitNs}, {"the profiler", c.OverheadNs}, {"unlinked", c.UnlinkedNs},
+	} {
+		if r.v != 0 {
+			grid.Rows = append(grid.Rows, []string{r.name, ns(r.v), shareOf(r.v, d.Window.SpanNs)})
+		}
+	}
+	return analysisSection{title: "What the idle time is due to", grid: grid}
+}
+
+func launchSection(d *analysis.Device) analysisSection {
+	grid := Grid{Header: []string{"call", "calls", "ops", "sum", "p10", "p50", "p90", "p99", "max"}, Left: 1}
+	add := func(name string, s timeline.CallStats) {
+		h := s.HostNs
+		if h.Count > 0 {
+			grid.Rows = append(grid.Rows, []string{name, strconv.Itoa(h.Count), strconv.Itoa(s.Ops), ns(h.SumNs), ns(h.P10Ns), ns(h.P50Ns), ns(h.P90Ns), ns(h.P99Ns), ns(h.MaxNs)})
+		}
+	}
+	l := d.Launches
+	if len(l.ByName) != 1 {
+		add("all launches", l.All)
+	}
+	for _, s := range l.ByName {
+		add(s.Name, s)
+	}
+	add("synchronising calls", l.Syncs)
+	s := analysisSection{title: "Launches (host time inside the calls)", grid: grid}
+	if q := d.Delays.Ns; q.Count > 0 {
+		line := fmt.Sprintf("From a call's start to its first op's: p10 %s, p50 %s, p90 %s, p99 %s", ns(q.P10Ns), ns(q.P50Ns), ns(q.P90Ns), ns(q.P99Ns))
+		if d.Delays.Negative > 0 {
+			line += fmt.Sprintf("; %d are negative, so the clocks disagree", d.Delays.Negative)
+		}
+		s.after = append(s.after, line)
+	}
+	if k := d.Short; k.Of > 0 {
+		s.after = append(s.after, fmt.Sprintf("%d of %d kernels took the GPU less time than their launch took the host", k.Count, k.Of))
+	}
+	if g := d.Graphs; g.Launches > 0 {
+		line := fmt.Sprintf("%d graph launches: %d to %d ops each, median %d; host time p50 %s", g.Launches, g.MinOps, g.MaxOps, g.MedianOps, ns(g.HostNs.P50Ns))
+		if g.Short > 0 {
+			line += fmt.Sprintf("; %d replays have fewer ops than others of their graph", g.Short)
+		}
+		s.after = append(s.after, line)
+	}
+	if len(grid.Rows) == 0 {
+		s.after = append(s.after, "none on record there")
+	}
+	return s
+}
+
+// maxSteps is how many steps are listed.
+const maxSteps = 20
+
+func stepsSection(d *analysis.Device) analysisSection {
+	grid := Grid{Header: []string{"step", "host", "busy", "of it", "idle", "host_late", "in_api", "after_api", "ops", "launches", "in launches"}, Left: 1}
+	for i, s := range d.Steps {
+		if i == maxSteps {
+			break
+		}
+		f := s.Within
+		grid.Rows = append(grid.Rows, []string{s.Name, ns(s.Host.Ns()), ns(f.BusyNs), shareOf(f.BusyNs, f.SpanNs), ns(f.IdleNs), ns(f.Split.HostLateNs), ns(f.Split.InAPINs), ns(f.Split.AfterAPINs),
+			strconv.Itoa(s.Ops), strconv.Itoa(s.Launches), ns(s.LaunchHostNs)})
+	}
+	out := analysisSection{title: "Steps (busy and idle while the host was in the step; ops and launches that it launched)", grid: grid}
+	if n := len(d.Steps); n > maxSteps {
+		out.after = append(out.after, fmt.Sprintf("and %d more", n-maxSteps))
+	}
+	return out
+}
+
+// maxNameText is how much of a name a table shows.
+const maxNameText = 72
+
+func shortName(s string) string {
+	s = plain(s)
+	if r := []rune(s); len(r) > maxNameText {
+		return string(r[:maxNameText-3]) + "..."
+	}
+	return s
+}
+
+// maxGapName is the same for what stands around a gap.
+const maxGapName = 32
+
+func kernelSection(d *analysis.Device) analysisSection {
+	grid := Grid{Header: []string{"sum", "of busy", "count", "p50", "max", "kernel"}, LeftEnd: 1}
+	for _, k := range d.Kernels {
+		g := k.GPUNs
+		grid.Rows = append(grid.Rows, []string{ns(g.SumNs), shareOf(g.SumNs, d.Window.BusyNs), strconv.Itoa(g.Count), ns(g.P50Ns), ns(g.MaxNs), shortName(k.Name)})
+	}
+	return analysisSection{title: "Top kernels, copies and fills", grid: grid}
+}
+
+func gapSection(d *analysis.Device) analysisSection {
+	grid := Grid{Header: []string{"gap", "host_late", "in_api", "after_api", "unlinked", "surroundings"}, LeftEnd: 1}
+	for _, g := range d.Gaps {
+		var words []string
+		name := func(s string) string {
+			if s == "" {
+				return "nothing"
+			}
+			if r := []rune(plain(s)); len(r) > maxGapName {
+				return string(r[:maxGapName-3]) + "..."
+			}
+			return plain(s)
+		}
+		words = append(words, name(g.Before)+" > "+name(g.After))
+		if g.Launch != "" {
+			words = append(words, "by "+name(g.Launch))
+		}
+		if n := len(g.Ranges); n > 0 {
+			words = append(words, "in "+name(g.Ranges[n-1]))
+		}
+		if len(g.Calls) > 0 {
+			words = append(words, "beside "+name(g.Calls[0]))
+		}
+		s := g.Split
+		grid.Rows = append(grid.Rows, []string{ns(g.Gap.Ns()), ns(s.HostLateNs), ns(s.InAPINs), ns(s.AfterAPINs), ns(s.UnlinkedNs), strings.Join(words, ", ")})
+	}
+	return analysisSection{title: "Longest gaps", grid: grid}
+}
+
+// ranksSection sets several files side by side.
+func ranksSection(files []Analysis) (analysisSection, bool) {
+	if len(files) < 2 {
+		return analysisSection{}, false
+	}
+	grid := Grid{Header: []string{"file", "rank", "device", "window", "length", "busy", "of it", "idle", "verdict"}, Left: 1, LeftEnd: 1}
+	for _, f := range files {
+		for i := range f.Devices {
+			d := &f.Devices[i]
+			rank := "-"
+			if d.Rank != timeline.None {
+				rank = strconv.Itoa(d.Rank)
+			}
+			grid.Rows = append(grid.Rows, []string{plain(filepath.Base(d.File)), rank, d.ID, d.Over, ns(d.Window.SpanNs), ns(d.Window.BusyNs), shareOf(d.Window.BusyNs, d.Window.SpanNs), ns(d.Window.IdleNs), d.Verdict.Word})
+		}
+	}
+	return analysisSection{title: "All ranks", grid: grid, after: []string{"Each file has clocks of its own, so times of different files are not set against each other."}}, len(grid.Rows) > 0
+}
+
+// maxDifferences is how many differences of a group a table lists.
+const maxDifferences = 15
+
+// DiffText writes what differs between two devices.
+func DiffText(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
+	for _, s := range diffSections(base, head, list) {
+		if err := s.text(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DiffMarkdown is DiffText as a page.
+func DiffMarkdown(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
+	var b strings.Builder
+	b.WriteString("# trbench analyze --diff\n")
+	for _, s := range diffSections(base, head, list) {
+		s.markdown(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func diffSections(base, head *analysis.Device, list []analysis.Difference) []analysisSection {
+	first := analysisSection{lines: []string{
+		fmt.Sprintf("Base: %s, %s, %s", filepath.Base(base.File), deviceTitle(base), ofWhat(base)),
+		fmt.Sprintf("Head: %s, %s, %s", filepath.Base(head.File), deviceTitle(head), ofWhat(head)),
+	}}
+	judged := len(base.Steps) >= analysis.MinSteps && len(head.Steps) >= analysis.MinSteps
+	if judged {
+		first.lines = append(first.lines, "* marks what no step of one side shares with the other: more than steps of one recording differ")
+	} else {
+		first.lines = append(first.lines, fmt.Sprintf("Nothing is marked: how much steps vary takes %d steps on both sides", analysis.MinSteps))
+	}
+	out := []analysisSection{first}
+	titles := map[string]string{"step": "Step, medians", "cause": "Causes of idle time", "launch": "Launching and blocking calls by name", "kernel": "Kernels, copies and fills by name"}
+	for _, group := range []string{"step", "cause", "launch", "kernel"} {
+		grid := Grid{Header: []string{"of", "base", "head", "difference", "base range", "head range", "beyond", "what"}, Left: 1, LeftEnd: 1}
+		left := 0
+		for _, d := range list {
+			if d.Group != group || d.Base.Max == 0 && d.Head.Max == 0 {
+				continue
+			}
+			if d.Base == d.Head && group != "step" {
+				continue
+			}
+			if len(grid.Rows) == maxDifferences && !d.Marked {
+				left++
+				continue
+			}
+			show := func(v int64) string {
+				if d.Unit == "ns" {
+					return ns(v)
+				}
+				return strconv.FormatInt(v, 10)
+			}
+			kind, mark := "time", ""
+			if d.Unit != "ns" {
+				kind = "count"
+			}
+			if d.Marked {
+				mark = "*"
+			}
+			grid.Rows = append(grid.Rows, []string{kind, show(d.Base.Median), show(d.Head.Median), show(d.Head.Median - d.Base.Median),
+				show(d.Base.Min) + ".." + show(d.Base.Max), show(d.Head.Min) + ".." + show(d.Head.Max), mark, shortName(d.Name)})
+		}
+		s := analysisSection{title: titles[group], grid: grid}
+		if len(grid.Rows) == 0 {
+			s.after = append(s.after, "no difference")
+		}
+		if left > 0 {
+			s.after = append(s.after, fmt.Sprintf("and %d smaller differences", left))
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func ofWhat(d *analysis.Device) string {
+	if n := len(d.Steps); n > 0 {
+		return fmt.Sprintf("a step of %d", n)
+	}
+	return d.Over
+}
+
+// DiffCSV writes every quantity of both sides, with all digits.
+func DiffCSV(w io.Writer, list []analysis.Difference) error {
+	out := csv.NewWriter(w)
+	if err := out.Write([]string{"group", "name", "unit", "base_median", "base_min", "base_max", "base_steps", "head_median", "head_min", "head_max", "head_steps", "marked"}); err != nil {
+		return err
+	}
+	n := func(v int64) string { return strconv.FormatInt(v, 10) }
+	for _, d := range list {
+		if err := out.Write([]string{d.Group, d.Name, d.Unit, n(d.Base.Median), n(d.Base.Min), n(d.Base.Max), strconv.Itoa(d.Base.Steps),
+			n(d.Head.Median), n(d.Head.Min), n(d.Head.Max), strconv.Itoa(d.Head.Steps), strconv.FormatBool(d.Marked)}); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// DiffJSON writes an object a quantity, each on a line of its own.
+func DiffJSON(w io.Writer, list []analysis.Difference) error {
+	for _, d := range list {
+		if _, err := w.Write(append(analysis.JSON([]analysis.Field{
+			{Name: "group", Value: d.Group}, {Name: "name", Value: d.Name}, {Name: "unit", Value: d.Unit},
+			{Name: "base_median", Value: d.Base.Median}, {Name: "base_min", Value: d.Base.Min}, {Name: "base_max", Value: d.Base.Max}, {Name: "base_steps", Value: d.Base.Steps},
+			{Name: "head_median", Value: d.Head.Median}, {Name: "head_min", Value: d.Head.Min}, {Name: "head_max", Value: d.Head.Max}, {Name: "head_steps", Value: d.Head.Steps},
+			{Name: "marked", Value: d.Marked},
+		}), '\n')); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package analysis
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tech-renaissance/trbench/timeline"
+)
+
+// Constants of a captured step, measured with this program's calibration on an
+// NVIDIA H200, driver 580, in November 2026.
+const (
+	NodeGapLowPs, NodeGapHighPs = 490_000, 680_000 // between two nodes of a graph
+	GraphLaunchNs               = 2000             // a graph launch, on the host
+	GraphLaunchNodePs           = 4300             // and for each of its nodes
+	// ConstantsOf says whose they are.
+	ConstantsOf = "measured on an NVIDIA H200, driver 580, November 2026: 0.49 to 0.68 us between graph nodes, 2.0 us + 4.3 ns a node for a graph launch"
+)
+
+// Capture is how long a step would take as one graph: a time between LowNs and
+// HighNs, if the recording can carry that.
+//
+// With n ops a step, U busy, and the idle time divided into what capture surely
+// removes (LaunchNs of [Causes]), what it may remove (dispatching behind a
+// blocking call, long host code, long waits, the profiler's overhead) and the
+// rest:
+//
+//	low  = max(U + rest, what the host still must do)
+//	high = min(T, U + may be removed + rest + (n-1) d + G)
+//
+// d is the gap between graph nodes and G the price of a graph launch. What the
+// host still must do is feeding input and launching one graph. Times are those
+// of a traced step, which recording has lengthened.
+type Capture struct {
+	// Withheld says why there is no interval.
+	Withheld string
+	// Per is what times are of: "step", or "span" where no steps are known.
+	Per   string
+	Steps int
+	// Ops and Nodes are per step: nodes are the ops, and launches of graphs that
+	// there are already.
+	Ops, Nodes float64
+	// EagerNs is the step as recorded, BusyNs its trivial lower bound.
+	EagerNs, BusyNs, LowNs, HighNs int64
+	// LossNs is by how much the step could get longer; HighNs stops at EagerNs.
+	LossNs int64
+	// Cannot lists what cannot be captured, or stands in the way.
+	Cannot []string
+}
+
+func (a *Device) capture() Capture {
+	c := Capture{Per: "span", Steps: 1}
+	if n := len(a.Steps); n > 0 {
+		c.Per, c.Steps = "step", n
+	}
+	per := func(ns int64) int64 { return ns / int64(c.Steps) }
+	f, why := a.Window, a.Causes
+	c.EagerNs, c.BusyNs = per(f.SpanNs), per(f.BusyNs)
+	c.Ops = float64(f.Ops) / float64(c.Steps)
+	c.Cannot = a.obstacles()
+	nodes := f.Ops
+	if a.Graphs.Launches > 0 {
+		nodes += a.Graphs.Launches - a.Graphs.Ops
+	}
+	c.Nodes = float64(nodes) / float64(c.Steps)
+	switch bad := a.badShare(); {
+	case bad > MaxBad:
+		c.Withheld = fmt.Sprintf("%.1f %% of the ops have no launch, or no times, on record; at most 5 %% may", 100*bad)
+		return c
+	case f.Ops == 0:
+		c.Withheld = "nothing ran on the GPU there"
+		return c
+	case f.Envelopes > 0:
+		c.Withheld = "graph replays are recorded as one event each, so busy time is not known"
+		return c
+	case a.Read.Truncated && len(a.Steps) == 0:
+		c.Withheld = "the recording stops in the middle, and no steps are annotated"
+		return c
+	}
+	rest := f.IdleNs - why.LaunchNs
+	perhaps := why.dispatchAfterSyncNs + why.HostNs + why.WaitNs + why.OverheadNs
+	n := max(1, nodes/c.Steps)
+	launch := int64(GraphLaunchNs + n*GraphLaunchNodePs/1000)
+	c.LowNs = max(per(f.BusyNs+rest-perhaps), per(a.feedNs())+launch)
+	high := per(f.BusyNs+rest) + int64(n-1)*NodeGapHighPs/1000 + launch
+	c.LossNs = max(0, high-c.EagerNs)
+	c.HighNs = min(c.EagerNs, high)
+	// What the host must do may itself take longer than the step.
+	c.LowNs = min(c.LowNs, c.HighNs)
+	return c
+}
+
+// feedNs is how long the launching threads were under the data loader.
+func (a *Device) feedNs() int64 {
+	t := a.index.T
+	launching := map[int32]bool{}
+	for i, n := range a.index.OpsOf {
+		if n > 0 {
+			launching[t.Calls[i].Thread] = true
+		}
+	}
+	var ws []timeline.Window
+	for i := range t.Ranges {
+		r := &t.Ranges[i]
+		if r.Class != timeline.RangeFeed || !launching[r.Thread] {
+			continue
+		}
+		for _, w := range a.Windows {
+			if from, to := max(w.FromNs, r.StartNs), min(w.ToNs, r.EndNs); to > from {
+				ws = append(ws, timeline.Window{FromNs: from, ToNs: to})
+			}
+		}
+	}
+	var sum int64
+	for _, w := range merge(ws) {
+		sum += w.Ns()
+	}
+	return sum
+}
+
+// obstacles are what cannot be captured.
+func (a *Device) obstacles() []string {
+	t := a.index.T
+	launching := map[int32]bool{}
+	for i, n := range a.index.OpsOf {
+		if n > 0 {
+			launching[t.Calls[i].Thread] = true
+		}
+	}
+	var syncs, copies, allocations, events int
+	var blocked int64
+	for i := range t.Calls {
+		c := &t.Calls[i]
+		if !launching[c.Thread] || !inside(a.Windows, c.StartNs) {
+			continue
+		}
+		switch name := strings.ToLower(t.Text(c.Name)); {
+		case c.Class == timeline.CallSync:
+			syncs++
+			blocked += c.EndNs - c.StartNs
+		case blocks(t, c):
+			copies++
+			blocked += c.EndNs - c.StartNs
+		case strings.Contains(name, "eventquery") || strings.Contains(name, "streamquery"):
+			events++
+		case isAllocation(name):
+			allocations++
+		}
+	}
+	per := ""
+	if len(a.Steps) > 1 {
+		per = fmt.Sprintf(" in %d steps", len(a.Steps))
+	}
+	var out []string
+	if syncs > 0 {
+		out = append(out, fmt.Sprintf("%d synchronising calls%s, blocked for %.3f ms: they end a capture, so the step falls into parts there", syncs, per, float64(blocked)/1e6))
+	}
+	if copies > 0 {
+		out = append(out, fmt.Sprintf("%d copies that block the host%s", copies, per))
+	}
+	if events > 0 {
+		out = append(out, fmt.Sprintf("%d queries of events or streams%s, which a capture refuses on captured work", events, per))
+	}
+	if allocations > 0 {
+		out = append(out, fmt.Sprintf("%d allocations of device memory%s: a graph needs its addresses fixed", allocations, per))
+	}
+	if ns := a.feedNs(); ns > 0 {
+		out = append(out, fmt.Sprintf("the data loader, %.3f ms%s on the launching thread", float64(ns)/1e6, per))
+	}
+	if n := len(a.Steps); n > 1 {
+		low, high := a.Steps[0].Ops, a.Steps[0].Ops
+		for _, s := range a.Steps {
+			low, high = min(low, s.Ops), max(high, s.Ops)
+		}
+		if low != high {
+			out = append(out, fmt.Sprintf("steps differ in their work, %d to %d ops: a graph replays one sequence", low, high))
+		}
+	}
+	if a.Graphs.Launches > 0 {
+		out = append(out, fmt.Sprintf("%d graph launches with %d ops are captured already", a.Graphs.Launches, a.Graphs.Ops))
+	}
+	return out
+}
+
+func isAllocation(name string) bool {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "cuda"), "hip")
+	switch name {
+	case "malloc", "free", "mallocmanaged", "mallochost", "freehost", "hostalloc", "mallocpitch", "hostmalloc":
+		return true
+	}
+	return strings.HasPrefix(name, "cumemalloc") || strings.HasPrefix(name, "cumemfree")
+}

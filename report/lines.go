@@ -192,6 +192,7 @@ type lines struct {
 	y            axis
 	series       []series
 	rules        []rule
+	marks        []mark
 }
 
 // leaves tells whether an interval goes on out of the picture.
@@ -254,6 +255,9 @@ func (l lines) draw(c draw.Canvas) {
 	p.Add(grid{x: true, y: true})
 	for _, r := range l.rules {
 		p.Add(r)
+	}
+	for _, m := range l.marks {
+		p.Add(m)
 	}
 	// The first lines are the ones to see: they are drawn last.
 	for _, s := range slices.Backward(l.series) {

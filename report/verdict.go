@@ -104,6 +104,27 @@ func sectionsOf(c *results.Comparison) []verdictSection {
 	return out
 }
 
+// VerdictSections is a comparison as tables for a renderer outside this package,
+// the verdict's first.
+func VerdictSections(c *results.Comparison) []Section {
+	var first, rest []Section
+	for _, s := range sectionsOf(c) {
+		out := Section{Title: s.title}
+		if s.grid == nil {
+			out.Grid = Grid{Header: []string{"what"}, Left: 1}
+			for _, line := range s.lines {
+				out.Grid.Rows = append(out.Grid.Rows, []string{line})
+			}
+			rest = append(rest, out)
+			continue
+		}
+		out.Lines = s.lines
+		out.Grid = *s.grid
+		first = append(first, out)
+	}
+	return append(first, rest...)
+}
+
 func plains(list []string) []string {
 	var out []string
 	for _, s := range list {

@@ -60,18 +60,29 @@ run() {
 			echo "--- $name: rc $rc" >>"$log"
 		fi
 	done
-	local run=$kit/trbench
-	if "$run" run --help 2>/dev/null | grep -q -- --trace; then
-		local left=$((limit - SECONDS))
-		timeout -k 5 $((left > 10 ? left : 10)) "$run" run --device=cuda --workload=resnet18-cifar --batch=16 --mode=eager,step --precision=amp --quick \
-			--trace="$out/traces" --out="$out/traced.json" >"$out/run.txt" 2>>"$log" || { rc=$? && bad=1 && echo "--- run --trace: rc $rc" >>"$log"; }
-		cat "$out/run.txt" >>"$log"
-	else
-		echo "run --trace: this build has no such flag yet" >"$out/run.txt"
-	fi
+	# Traced runs: tables and records into OUT, timelines into OUT/traces.
+	local run=$kit/trbench cell workload batch left
+	: >"$out/run.txt"
+	for cell in resnet18-cifar:16 resnet50:64; do
+		workload=${cell%:*} batch=${cell#*:} left=$((limit - SECONDS))
+		if [ "$left" -lt 15 ]; then
+			echo "--- NOT RUN: run --trace $workload batch $batch: the time is up" | tee -a "$log" >>"$out/run.txt"
+			bad=1
+			continue
+		fi
+		rc=0
+		timeout -k 5 "$left" "$run" run --device=cuda --workload="$workload" --batch="$batch" --mode=eager,step --precision=amp --quick \
+			--trace="$out/traces" --trace-steps=5 --out="$out/traced-$workload-b$batch.json" >>"$out/run.txt" 2>>"$log" || rc=$?
+		if [ "$rc" -ne 0 ]; then
+			bad=1
+			echo "--- run --trace $workload batch $batch: rc $rc" >>"$log"
+		fi
+	done
+	cat "$out/run.txt" >>"$log"
+	ls -l "$out/traces" >>"$log" 2>&1
 	grep -E '^ *--- (FAIL|SKIP|NOT RUN|Test)|^panic:|^fatal error:|^--- ' "$log" | grep -v -- '--- PASS'
 	grep -E '_test\.go:[0-9]+: ' "$log" | grep -v TABLE | cut -c1-260 | head -30
-	tail -40 "$out/run.txt"
+	grep -vE '^Warning' "$out/run.txt"
 	sed -n 's/^ *[a-z_]*_test\.go:[0-9]*: TABLE //p' "$log"
 	printf '%s tests passed, %s failed, in %d s\n' "$(grep -c '^--- PASS' "$log")" "$(grep -c '^--- FAIL' "$log")" "$SECONDS"
 	[ "$bad" -eq 0 ] && echo "all passed" || echo "NOT all passed"

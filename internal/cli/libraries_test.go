@@ -19,6 +19,13 @@ import (
 // fakeGPU is the wiring of a machine with an H200 and no library.
 func fakeGPU(t *testing.T) *gpu {
 	t.Helper()
+	g, _ := fakeMachine(t)
+	return g
+}
+
+// fakeMachine is fakeGPU, with the machine.
+func fakeMachine(t *testing.T) (*gpu, *fake.Machine) {
+	t.Helper()
 	m := fake.H200(1)
 	r, err := m.Start()
 	if err != nil {
@@ -35,7 +42,7 @@ func fakeGPU(t *testing.T) *gpu {
 	}
 	g := newGPU(func(string) string { return "" }, Libraries{})
 	g.asked, g.api, g.noDNN, g.noBLAS = true, api, errors.New("no cuDNN here"), errors.New("nor cuBLAS")
-	return g
+	return g, m
 }
 
 // otherLibrary is the file of a library that is none of the GPU's.

@@ -120,6 +120,9 @@ func valuesOf(samples []results.Sample) []float64 {
 	return out
 }
 
+// NoLayers says why the CPU device has no layers of a launch.
+const NoLayers = "on the CPU device a launch is an entry in a queue: there is no library, driver or hardware whose share could be told"
+
 // traceAnalysis turns a recording into figures. It reads nothing else, so that a
 // recording made by hand has figures known beforehand.
 type traceAnalysis struct {
@@ -371,7 +374,7 @@ func (a *traceAnalysis) launches(windows []timeline.Window) {
 		return
 	}
 	if a.x.T.Devices[0].Host {
-		a.absent("launches", "on the CPU device a launch is an entry in a queue: there is no library, driver or hardware whose share could be told")
+		a.absent("launches", NoLayers)
 		return
 	}
 	if c := a.calibration; c != nil {

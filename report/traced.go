@@ -73,8 +73,8 @@ func (c tracedColumn) text(t *results.Trace) string {
 	return c.show(f.value)
 }
 
-// signedDuration shows a time that may be below 0 as what it is.
-func signedDuration(ns float64) string {
+// SignedDuration is [Duration] of a time that may be below 0.
+func SignedDuration(ns float64) string {
 	if ns < 0 {
 		return "-" + Duration(-ns)
 	}
@@ -93,7 +93,7 @@ func (s sources) times() Section {
 		{results.IdleNs, "idle", Duration}, {results.HostLateNs, "host late", Duration}, {results.InAPINs, "in call", Duration},
 		{results.AfterAPINs, "after call", Duration}, {results.InGraphNs, "in graph", Duration}, {results.UnlinkedNs, "unlinked", Duration},
 	}
-	for _, c := range []tracedColumn{{results.CorrectedBusyNs, "corrected busy", Duration}, {results.CorrectedIdleNs, "corrected idle", signedDuration}} {
+	for _, c := range []tracedColumn{{results.CorrectedBusyNs, "corrected busy", Duration}, {results.CorrectedIdleNs, "corrected idle", SignedDuration}} {
 		if slices.ContainsFunc(rows, func(r tracedRow) bool { return r.trace.Metric(c.name) != nil }) {
 			columns = append(columns, c)
 		}
@@ -139,7 +139,7 @@ func tracedCalibrations(rows []tracedRow) string {
 		return ""
 	}
 	return fmt.Sprintf("corrected busy takes %s from each kernel's length (+- %s), which recording adds to those of a known chain; corrected idle is the untraced step less that.",
-		signedDuration(results.Median(by)), Duration(results.Median(uncertain)))
+		SignedDuration(results.Median(by)), Duration(results.Median(uncertain)))
 }
 
 // lateness shows what the host did while the device waited for a launch to begin.
@@ -187,7 +187,7 @@ func LaunchCostCells(l results.LaunchCost) []string {
 	if l.Inflation != nil {
 		inflation = digits(*l.Inflation)
 	}
-	return []string{strconv.FormatInt(l.Count, 10), signedDuration(float64(l.MedianNs)), signedDuration(float64(l.P99Ns)), inflation}
+	return []string{strconv.FormatInt(l.Count, 10), SignedDuration(float64(l.MedianNs)), SignedDuration(float64(l.P99Ns)), inflation}
 }
 
 // LaunchCostLines explain the layers.

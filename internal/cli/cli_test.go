@@ -138,6 +138,15 @@ func fakeEngine() Engine {
 			}, func(d Device) bool { return name != "" && name != d.Name })
 		},
 		RunCell: fakeCell,
+		Machine: func(context.Context, Device) results.Environment {
+			return results.Environment{Calibration: []results.Reading{{Name: "clock.read_ns", Unit: "ns", Value: 31.25, N: 7}}}
+		},
+		CalibrateTrace: func(string) (*results.TraceCalibration, error) {
+			return &results.TraceCalibration{Kernels: 4500, UntracedNs: 2400, TracedNs: 1900, PeriodNs: 3500, ByNs: -500, UncertaintyNs: 20,
+				Costs: []results.LaunchCost{{Layer: results.LayerLanguage, Count: 1000, MedianNs: 60, P99Ns: 95},
+					{Layer: results.LayerDriver, Call: "cuLaunchKernel", Count: 200, MedianNs: 2100, P99Ns: 4000, Inflation: new(1.25)},
+					{Layer: results.LayerHardware, Call: "cuLaunchKernel", Count: 200, MedianNs: -300, P99Ns: 5000}}}, errors.New("the last part was cut short")
+		},
 		Profile: func(_ context.Context, r bench.CellRequest) (results.Verify, error) {
 			if r.Cell.Batch == 13 {
 				return results.Verify{}, &bench.DisagreementError{Cell: r.Cell, Tensor: "params", Detail: "0.5 against 0.25"}

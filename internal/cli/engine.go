@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/tech-renaissance/trbench/bench"
@@ -89,6 +90,12 @@ func newEngine(gpu *gpu) Engine {
 				return nil
 			}
 			return gpu.checkTrace(try)
+		},
+		CalibrateTrace: func(name string) (*results.TraceCalibration, error) {
+			if name == reference.Name() {
+				return nil, errors.New(bench.NoLayers)
+			}
+			return gpu.calibrateTrace()
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell, req.Configurations)

@@ -72,6 +72,9 @@ type Engine struct {
 	// recorded; nil if it can. It looks for the profiler, and starts it if try is
 	// set, which must not come before anything is measured.
 	CheckTrace func(name string, try bool) error
+	// CalibrateTrace measures what recording does on the named device and what one
+	// launch costs. What could be measured comes beside the error.
+	CalibrateTrace func(name string) (*results.TraceCalibration, error)
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/cuda/cublas"
@@ -244,7 +245,42 @@ func (g *gpu) calibrate() ([]results.Reading, error) {
 	if g.ask(); g.missing != nil {
 		return nil, g.missing
 	}
-	return calibrate.Run(g.api, 0)
+	all, err := calibrate.Run(g.api, 0)
+	if err != nil {
+		return all, err
+	}
+	return append(all, g.readingCost()...), nil
+}
+
+// readsTimed is how often reading the GPUs is timed.
+const readsTimed = 9
+
+// readingCost is what it takes to read the GPUs after a block: it stands between
+// blocks, and is not to let the GPU come to rest. The caller holds mu.
+func (g *gpu) readingCost() []results.Reading {
+	api, err := nvml.Open(g.libraries.NVML)
+	if err != nil {
+		return nil // nothing is read there
+	}
+	defer api.Close()
+	from := gpuinfo.Sources{Driver: g.api, NVML: api}
+	var all []float64
+	for range readsTimed {
+		begin := time.Now()
+		gpuinfo.Now(from)
+		all = append(all, float64(time.Since(begin)))
+	}
+	return []results.Reading{{Name: "nvml.read_ns", Unit: "ns", Value: results.Median(all), N: readsTimed}}
+}
+
+// calibrateTrace measures what recording does on the first GPU.
+func (g *gpu) calibrateTrace() (*results.TraceCalibration, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ask(); g.missing != nil {
+		return nil, g.missing
+	}
+	return calibrate.Trace(g.api, 0, g.tracer)
 }
 
 // describe says what --device=cuda has, or why it cannot be used.

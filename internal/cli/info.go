@@ -22,6 +22,8 @@ type infoReport struct {
 	Libraries []LibraryState  `json:"libraries,omitempty"`
 	Tool      *Tool           `json:"nvtx,omitempty"`
 	Workloads []string        `json:"workloads"`
+	// Calibration is measured where it is asked for.
+	Calibration *calibration `json:"calibration,omitempty"`
 }
 
 type infoDevice struct {
@@ -33,29 +35,42 @@ type infoDevice struct {
 }
 
 func newInfoCmd(env *Env) *cobra.Command {
-	var asJSON bool
+	var asJSON, measure bool
 	var libraries Libraries
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "say what this machine has and what is missing",
 		Args:  noArgs,
 		Long: `info lists the devices, the GPU's libraries with the files that were opened,
-and what to install where something is missing.`,
+and what to install where something is missing. With --calibrate it also measures
+what small things take on the device that a run would use, in a few seconds:
+calls, launches, graphs, waits, and what one launch costs, layer by layer.`,
 		Example: `  trbench info
+  trbench info --calibrate
   trbench info --json`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := env.useLibraries(libraries, "auto", nil); err != nil {
 				return err
 			}
 			info := gatherInfo(env)
+			if measure {
+				var err error
+				if info.Calibration, err = env.calibrate(cmd.Context()); err != nil {
+					return err
+				}
+			}
 			if asJSON {
 				return printJSON(env.Stdout, info)
 			}
-			return info.print(env)
+			if err := info.print(env); err != nil || !measure {
+				return err
+			}
+			return info.Calibration.print(env)
 		},
 	}
 	libraries.addLibraries(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&measure, "calibrate", false, "measure what calls, launches, graphs and waits take, and what one launch costs")
 	return cmd
 }
 

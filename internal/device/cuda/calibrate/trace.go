@@ -32,7 +32,8 @@ const kernelCall = "cuLaunchKernel"
 // to launches: a chain of empty kernels in a graph, which the host has no part
 // in, with and without recording, and single launches on an idle GPU. open opens
 // CUPTI and is called after all that is measured without it. One recording runs
-// in a process, and this is one.
+// in a process, and this is one. What was measured before a failure is returned
+// beside it.
 func Trace(api *driver.API, gpu int, open func() (*cupti.API, error)) (*results.TraceCalibration, error) {
 	t := device.NewThread(nil)
 	defer t.Stop()
@@ -47,7 +48,7 @@ func Trace(api *driver.API, gpu int, open func() (*cupti.API, error)) (*results.
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("calibrate recording on GPU %d: %w", gpu, err)
+		return out, fmt.Errorf("calibrate recording on GPU %d: %w", gpu, err)
 	}
 	return out, nil
 }
@@ -88,11 +89,11 @@ func (s *stand) trace(open func() (*cupti.API, error)) (*results.TraceCalibratio
 
 	a, err := open()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	begun, err := a.Start(cupti.Config{})
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	var replays, single cupti.Records
 	record := func(into *cupti.Records, n int, f func() (float64, error)) error {
@@ -112,10 +113,10 @@ func (s *stand) trace(open func() (*cupti.API, error)) (*results.TraceCalibratio
 		err = record(&single, launches, s.oneLaunch)
 	}
 	if err := errors.Join(err, begun.Stop()); err != nil {
-		return nil, err
+		return out, err
 	}
 	if err := lengthening(out, &replays, untraced); err != nil {
-		return nil, err
+		return out, err
 	}
 	out.Costs = append(out.Costs, layers(single.Timeline(cupti.Naming{Call: a.CallName}), alone)...)
 	return out, nil

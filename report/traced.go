@@ -230,3 +230,84 @@ func csvTrace(base csvLine, t *results.Trace) []csvLine {
 	}
 	return out
 }
+
+// tracedParts draws what a traced step's time goes to, a picture a family and
+// number of GPUs. There is none, and no word of it, where nothing was traced.
+func (f *family) tracedParts() (pictures []Picture, absent []string) {
+	byGPUs := map[int][]*results.Cell{}
+	var gpus []int
+	for _, c := range f.cells {
+		if !slices.ContainsFunc(c.Configurations, func(x results.Configuration) bool { return x.Trace != nil }) {
+			continue
+		}
+		if byGPUs[c.Key.GPUs] == nil {
+			gpus = append(gpus, c.Key.GPUs)
+		}
+		byGPUs[c.Key.GPUs] = append(byGPUs[c.Key.GPUs], c)
+	}
+	slices.Sort(gpus)
+	for _, n := range gpus {
+		about := About{Name: strings.Trim("trace_parts_"+f.suffix, "_"), Subtitle: []string{f.describe() + ", " + f.ranksWord(n)}, Notes: slices.Concat(f.warnings(), f.notes)}
+		if len(gpus) > 1 {
+			about.Name += fmt.Sprintf("_g%d", n)
+		}
+		var parts []StepParts
+		low, high := 0.0, 0.0
+		for _, c := range byGPUs[n] {
+			for i := range c.Configurations {
+				x := &c.Configurations[i]
+				if x.Trace == nil {
+					continue
+				}
+				name := fmt.Sprintf("batch %d, %s", c.Key.Batch, plain(x.Key.String()))
+				if x.Trace.Failed != "" {
+					about.Doubts = append(about.Doubts, fmt.Sprintf("%s is not drawn: %s.", name, plain(x.Trace.Failed)))
+					continue
+				}
+				p := partsOf(x)
+				p.Batch = c.Key.Batch
+				parts = append(parts, p)
+				if m := x.Trace.Metric(results.Inflation); m != nil && finite(m.Value) {
+					if low == 0 || m.Value < low {
+						low = m.Value
+					}
+					high = max(high, m.Value)
+				}
+			}
+		}
+		if high > 0 {
+			about.Doubts = append(about.Doubts, fmt.Sprintf("Recording made the steps %s to %s times as long as without it.", digits(low), digits(high)))
+		}
+		p, err := StepBars(about, parts)
+		if err != nil {
+			absent = append(absent, plain(err.Error())+".")
+			continue
+		}
+		pictures = append(pictures, p)
+	}
+	return pictures, absent
+}
+
+// partsOf are means over all recorded steps, so that the parts add up.
+func partsOf(c *results.Configuration) StepParts {
+	mean := func(name string) float64 {
+		m := c.Trace.Metric(name)
+		if m == nil || len(m.Samples) == 0 {
+			return 0
+		}
+		sum := 0.0
+		for _, s := range m.Samples {
+			sum += s.Value
+		}
+		return sum / float64(len(m.Samples))
+	}
+	p := StepParts{Label: plain(c.Key.String()), BusyNs: mean(results.BusyNs), HostLateNs: mean(results.HostLateNs),
+		InAPINs: mean(results.InAPINs), AfterAPINs: mean(results.AfterAPINs), UnlinkedNs: mean(results.UnlinkedNs)}
+	if m := c.Trace.Metric(results.BusyNs); m != nil {
+		p.Steps = len(m.Samples)
+	}
+	if f, ok := figureOf(c, results.StepTimeNs); ok {
+		p.StepTimeNs = f.value
+	}
+	return p
+}

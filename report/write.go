@@ -107,6 +107,10 @@ func (s sources) all() (pictures []Picture, absent []string) {
 		pictures = append(pictures, ps...)
 		absent = append(absent, as...)
 	}
+	for _, f := range fs {
+		ps, as := f.tracedParts()
+		pictures, absent = append(pictures, ps...), append(absent, as...)
+	}
 	return pictures, append(absent, cells...)
 }
 

@@ -309,3 +309,19 @@ func TestMergeTraces(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// The hardware's share is taken where the device was idle when the call began: a
+// kernel that was launched while another ran waited for that one.
+func TestHardwareNeedsAnIdleDevice(t *testing.T) {
+	x := handMade(4)
+	for i := range x.Calls {
+		if c := &x.Calls[i]; c.EndNs-c.StartNs == 20 { // the second launch, now while the first kernel runs
+			c.StartNs, c.EndNs = c.StartNs-100, c.EndNs-100
+		}
+	}
+	for _, l := range analysed(x, nil).Launches {
+		if l.Layer == results.LayerHardware && (l.Count != 2 || l.MedianNs != 40) {
+			t.Errorf("%+v", l)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -103,6 +104,9 @@ func (c *Cell) check() error {
 		count{"blocks", int64(c.Blocks), MaxBlocks}); err != nil {
 		return err
 	}
+	if err := checkCounts(c.counts()...); err != nil {
+		return err
+	}
 	if err := checkProcesses(c.Processes); err != nil {
 		return err
 	}
@@ -134,6 +138,22 @@ func (c *Cell) check() error {
 	return nil
 }
 
+// counts are the numbers of a cell that only have to be counts.
+func (c *Cell) counts() []count {
+	k := c.Key
+	return []count{
+		{"batch", int64(k.Batch), noLimit}, {"gpus", int64(k.GPUs), noLimit}, {"variant", int64(k.Variant), noLimit},
+		{"resolution.begin", int64(k.Resolution.Begin), noLimit}, {"resolution.final", int64(k.Resolution.Final), noLimit},
+		{"last_batch.train", int64(k.LastBatch.Train), noLimit}, {"last_batch.val", int64(k.LastBatch.Val), noLimit},
+		{"verify.tensors", int64(c.Verify.Tensors), noLimit}, {"verify.bytes", c.Verify.Bytes, noLimit},
+		{"verify.steps", int64(c.Verify.Steps), noLimit},
+		{"memory.arena_bytes", c.Memory.ArenaBytes, noLimit}, {"memory.pinned_bytes", c.Memory.PinnedBytes, noLimit},
+		{"atlas.filled", int64(c.Atlas.Filled), noLimit}, {"atlas.captured", int64(c.Atlas.Captured), noLimit},
+		{"atlas.reused", int64(c.Atlas.Reused), noLimit},
+		{"execution_table.entries", int64(c.ExecutionTable.Entries), noLimit}, {"execution_table.bytes", c.ExecutionTable.Bytes, noLimit},
+	}
+}
+
 func checkProcesses(list []Process) error {
 	seen := map[int]bool{}
 	for _, p := range list {
@@ -152,7 +172,10 @@ func checkProcesses(list []Process) error {
 
 func (x *Configuration) check() error {
 	if err := checkCounts(count{"captures", x.Captures.Captures, noLimit}, count{"replays", x.Captures.Replays, noLimit},
-		count{"recaptures", x.Captures.Recaptures, noLimit}); err != nil {
+		count{"recaptures", x.Captures.Recaptures, noLimit}, count{"dispatch_ns", x.Key.DispatchNs, noLimit}); err != nil {
+		return err
+	}
+	if err := checkCounts(x.Counts.known()...); err != nil {
 		return err
 	}
 	for _, p := range x.Prepare {
@@ -187,6 +210,26 @@ func (x *Configuration) check() error {
 		return fmt.Errorf("trace: %w", err)
 	}
 	return nil
+}
+
+// known are the counts that are no unknown ones.
+func (c Counts) known() []count {
+	var out []count
+	for _, n := range []struct {
+		name  string
+		value *int64
+	}{
+		{"launches.host", c.Launches.Host}, {"launches.graph", c.Launches.Graph}, {"launches.copy", c.Launches.Copy},
+		{"launches.sync", c.Launches.Sync}, {"kernels", c.Kernels},
+	} {
+		if n.value != nil {
+			out = append(out, count{n.name, *n.value, noLimit})
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.GraphNodes)) {
+		out = append(out, count{"graph_nodes." + kind, c.GraphNodes[kind], noLimit})
+	}
+	return out
 }
 
 func finite(values ...float64) bool {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"syscall"
 )
@@ -102,20 +103,20 @@ func decode(name string, in io.Reader, limit int64) (*Record, error) {
 }
 
 // checkText walks the tokens for what encoding/json lets pass: repeated keys,
-// deep nesting, text after the end.
+// keys that it would take for others, deep nesting, text after the end.
 func checkText(b []byte) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	var stack []scope
+	w := walk{names: map[reflect.Type]map[string]reflect.Type{}}
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return syntaxProblem(err, len(b), d.InputOffset())
+			return syntaxProblem(err, len(bytes.TrimSpace(b)), len(b), d.InputOffset())
 		}
-		if stack, err = advance(stack, token); err != nil {
+		if err = w.advance(token); err != nil {
 			return fmt.Errorf("%w at byte %d", err, d.InputOffset())
 		}
-		if len(stack) == 0 {
+		if len(w.stack) == 0 {
 			break
 		}
 	}
@@ -125,9 +126,9 @@ func checkText(b []byte) error {
 	return nil
 }
 
-func syntaxProblem(err error, size int, at int64) error {
+func syntaxProblem(err error, text, size int, at int64) error {
 	switch {
-	case size == 0:
+	case text == 0:
 		return errors.New("is empty")
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("ends in the middle, at byte %d", size)
@@ -135,42 +136,96 @@ func syntaxProblem(err error, size int, at int64) error {
 	return fmt.Errorf("is not JSON at byte %d: %w", at, err)
 }
 
+// walk is where in a record's text a reader is.
+type walk struct {
+	stack []scope
+	// names are the fields of each struct type met, with their types.
+	names map[reflect.Type]map[string]reflect.Type
+}
+
 // scope is an object or list being read.
 type scope struct {
 	keys    map[string]bool // nil in a list
 	wantKey bool
+	// is what the object or list is decoded into, and next what follows a key;
+	// nil for what is no part of the schema.
+	is, next reflect.Type
 }
 
-func advance(stack []scope, token json.Token) ([]scope, error) {
-	top := len(stack) - 1
-	if top >= 0 && stack[top].wantKey {
+func (w *walk) advance(token json.Token) error {
+	top := len(w.stack) - 1
+	if top >= 0 && w.stack[top].wantKey {
 		if k, ok := token.(string); ok {
-			if stack[top].keys[k] {
-				return nil, fmt.Errorf("repeats the key %q", k)
-			}
-			stack[top].keys[k], stack[top].wantKey = true, false
-			return stack, nil
+			return w.key(&w.stack[top], k)
 		}
 	}
 	switch token {
 	case json.Delim('{'), json.Delim('['):
+		in := scope{is: reflect.TypeFor[Record]()}
 		if top >= 0 {
-			stack[top].wantKey = stack[top].keys != nil
+			w.stack[top].wantKey = w.stack[top].keys != nil
+			in.is = w.stack[top].next
 		}
-		if len(stack) == MaxDepth {
-			return nil, fmt.Errorf("is nested more than %d deep", MaxDepth)
+		if len(w.stack) == MaxDepth {
+			return fmt.Errorf("is nested more than %d deep", MaxDepth)
+		}
+		for in.is != nil && in.is.Kind() == reflect.Pointer {
+			in.is = in.is.Elem()
 		}
 		if token == json.Delim('{') {
-			return append(stack, scope{keys: map[string]bool{}, wantKey: true}), nil
+			in.keys, in.wantKey = map[string]bool{}, true
+		} else if in.is != nil && in.is.Kind() == reflect.Slice {
+			in.next = in.is.Elem()
 		}
-		return append(stack, scope{}), nil
+		w.stack = append(w.stack, in)
+		return nil
 	case json.Delim('}'), json.Delim(']'):
-		return stack[:top], nil
+		w.stack = w.stack[:top]
+		return nil
 	}
 	if top >= 0 {
-		stack[top].wantKey = stack[top].keys != nil
+		w.stack[top].wantKey = w.stack[top].keys != nil
 	}
-	return stack, nil
+	return nil
+}
+
+// key refuses one that was there before, and one that differs from a field's
+// name in the case of its letters: encoding/json would take it for the field,
+// and where both are there the last would win.
+func (w *walk) key(in *scope, k string) error {
+	if in.keys[k] {
+		return fmt.Errorf("repeats the key %q", k)
+	}
+	in.keys[k], in.wantKey, in.next = true, false, nil
+	if in.is == nil || in.is.Kind() != reflect.Struct {
+		return nil
+	}
+	fields, ok := w.names[in.is]
+	if !ok {
+		fields = map[string]reflect.Type{}
+		for i := range in.is.NumField() {
+			if name := fieldName(in.is.Field(i)); name != "-" {
+				fields[name] = in.is.Field(i).Type
+			}
+		}
+		w.names[in.is] = fields
+	}
+	if in.next, ok = fields[k]; ok || exact(in.is) {
+		return nil
+	}
+	for name := range fields {
+		if strings.EqualFold(name, k) {
+			return fmt.Errorf("has the key %q, which is spelled %q,", k, name)
+		}
+	}
+	return nil
+}
+
+// exact says whether a type takes its fields by [decodeKnown], so that other
+// spellings are unknown fields.
+func exact(t reflect.Type) bool {
+	_, ok := t.FieldByName("Extra")
+	return ok
 }
 
 // checkSchema reads name and version before anything else is interpreted.
@@ -188,7 +243,7 @@ func checkSchema(b []byte) error {
 	case s.Major > SchemaMajor:
 		return fmt.Errorf("has schema version %d.%d, which is newer than this program reads (%d.x); use a newer trbench",
 			s.Major, s.Minor, SchemaMajor)
-	case s.Major != SchemaMajor:
+	case s.Major != SchemaMajor || s.Minor < 0:
 		return fmt.Errorf("has schema version %d.%d; this program reads %d.x", s.Major, s.Minor, SchemaMajor)
 	}
 	return nil

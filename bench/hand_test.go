@@ -112,7 +112,10 @@ func TestOrdersFollowTheirSeed(t *testing.T) {
 		p.Seed = seed
 		for cell := range p.Cells {
 			for process := range p.Processes {
-				orders[p.Request(cell, process, "").Order] = true
+				order := p.Request(cell, process, "").Order
+				if orders[order] = true; uint64(float64(order)) != order {
+					t.Errorf("a JSON reader with doubles takes the seed %d for %.0f", order, float64(order))
+				}
 			}
 		}
 	}

@@ -76,9 +76,11 @@ func (p Plan) Request(i, process int, dir string) CellRequest {
 	}
 }
 
-// order is the seed of a replicate's block order, drawn from the plan's.
+// order is the seed of a replicate's block order, drawn from the plan's. It has
+// 53 bits, so that tools that take every number in JSON for a double (jq, a
+// browser) show it, and write it back, as it is.
 func (p Plan) order(cell, process int) uint64 {
-	return rand.New(rand.NewPCG(p.Seed, uint64(cell)<<32|uint64(process))).Uint64()
+	return rand.New(rand.NewPCG(p.Seed, uint64(cell)<<32|uint64(process))).Uint64() >> 11
 }
 
 // DisagreementError says that two modes left different bits: nothing was

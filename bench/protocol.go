@@ -84,6 +84,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, run RunCell) error 
 		return lost
 	case errors.As(err, &d):
 		tell(Event{Disagreement: d})
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		tell(Event{Failure: fmt.Sprintf("the worker process was told to end: %v", context.Cause(ctx))})
 	case err != nil:
 		tell(Event{Failure: err.Error()})
 	default:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -94,6 +95,24 @@ func TestServeEndsWithItsParent(t *testing.T) {
 	var out bytes.Buffer
 	if err := Serve(t.Context(), strings.NewReader("{}"), &out, run); err != nil || !strings.Contains(out.String(), "the parent process is gone") {
 		t.Errorf("said %q (%v)", out.String(), err)
+	}
+}
+
+// A worker that somebody ends says who, not what it was at.
+func TestServeSaysWhatEndedIt(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	run := func(ctx context.Context, _ CellRequest) (*results.Cell, error) {
+		end(errors.New("terminated signal received"))
+		<-ctx.Done()
+		return nil, fmt.Errorf("warm up eager: %w", ctx.Err())
+	}
+	var out bytes.Buffer
+	in, hold := io.Pipe()
+	go func() { _, _ = hold.Write([]byte("{}")) }()
+	err := Serve(ctx, in, &out, run)
+	_ = hold.Close()
+	if want := `{"failure":"the worker process was told to end: terminated signal received"}` + "\n"; err != nil || out.String() != want {
+		t.Errorf("said %q (%v), want %q", out.String(), err, want)
 	}
 }
 

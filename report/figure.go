@@ -76,7 +76,7 @@ func (f figure) plusMinus() string {
 
 // describe says how an interval was made, for readers of a table or a plot.
 func describe(i *results.Interval) string {
-	method := i.Method
+	method := plain(i.Method)
 	switch method {
 	case "order":
 		method = "order statistics over processes"

@@ -11,9 +11,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+	"unicode"
 
 	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/results"
@@ -280,6 +283,62 @@ func TestDamagedRecords(t *testing.T) {
 			}
 			check(t, []report.Named{{Name: "damaged.json", Record: r}})
 		})
+	}
+}
+
+// Whatever text a record has, in whichever place, no format has anything in it
+// that a terminal obeys, or more lines for it.
+func TestOddText(t *testing.T) {
+	const junk = "x\x1b[31m\ny\u202e\x00"
+	render := func(r *results.Record) string {
+		var b strings.Builder
+		for _, format := range []func(io.Writer, []report.Named) error{report.Tables, report.Markdown, report.CSV, report.Gobench} {
+			if err := format(&b, []report.Named{{Name: "r.json", Record: r}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b.String()
+	}
+	places := map[string]bool{}
+	for { // one place more each time
+		r := small().named("r.json").Record
+		at := ""
+		var spoil func(v reflect.Value, path string)
+		spoil = func(v reflect.Value, path string) {
+			switch {
+			case at != "":
+			case v.Kind() == reflect.Pointer && !v.IsNil():
+				spoil(v.Elem(), path)
+			case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
+				for i := range v.NumField() {
+					spoil(v.Field(i), path+"."+v.Type().Field(i).Name)
+				}
+			case v.Kind() == reflect.Slice:
+				for i := range v.Len() {
+					spoil(v.Index(i), path)
+				}
+			case v.Kind() == reflect.String && !places[path]:
+				at, places[path] = path, true
+				v.SetString(junk)
+			}
+		}
+		spoil(reflect.ValueOf(r), "Record")
+		if at == "" {
+			break
+		}
+		got := render(r)
+		for _, c := range got {
+			if c != '\n' && !unicode.IsPrint(c) {
+				t.Errorf("%s: %q is in the output", at, c)
+				break
+			}
+		}
+		if strings.Contains(got, "\ny") {
+			t.Errorf("%s begins a line of its own", at)
+		}
+	}
+	if len(places) < 40 {
+		t.Errorf("only %d places for text: %v", len(places), places)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,34 +117,47 @@ func (s sources) all() (pictures []Picture, absent []string) {
 
 // WriteFile writes what draw gives under a temporary name in the same folder and
 // renames it, so that no reader sees half a file. What was there is replaced.
-func WriteFile(path string, draw func(io.Writer) error) (err error) {
+// The error of a file names path, not the temporary one.
+func WriteFile(path string, draw func(io.Writer) error) error {
 	var b bytes.Buffer
 	if err := draw(&b); err != nil {
 		return err
 	}
+	err := replace(path, b.Bytes())
+	var p *fs.PathError
+	var l *os.LinkError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &p):
+		err = p.Err
+	case errors.As(err, &l):
+		err = l.Err
+	}
+	return fmt.Errorf("write %s: %w", path, err)
+}
+
+func replace(path string, b []byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
 	defer func() {
 		if err != nil {
 			os.Remove(f.Name())
 		}
 	}()
-	if _, err = f.Write(b.Bytes()); err != nil {
+	if _, err = f.Write(b); err != nil {
 		f.Close()
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
 	// A temporary file is its owner's alone; a report is for others too.
 	if err = f.Chmod(0o644); err != nil {
 		f.Close()
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
 	if err = f.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return os.Rename(f.Name(), path)
 }

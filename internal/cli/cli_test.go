@@ -497,3 +497,16 @@ func interrupt(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 }
+
+// What a record or a file's name brings into an error is shown, not obeyed.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"record x\x1b[31m.json\u202e: is empty": `record x\x1b[31m.json\u202e: is empty`,
+		"bell \a, tab\tand\nlines, é, 32 µs":    "bell \\a, tab\tand\nlines, é, 32 µs",
+		"half \xff":                             "half \uFFFD",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

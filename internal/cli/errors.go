@@ -92,8 +92,11 @@ func hint(err error) string {
 		output   *outputError
 		trace    *traceread.Error
 		partial  *partialError
+		unstored *unstoredError
 	)
 	switch {
+	case errors.As(err, &unstored):
+		return unstored.hint()
 	case errors.As(err, &output):
 		if output.kept != "" {
 			return "the record is kept in " + output.kept

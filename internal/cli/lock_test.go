@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,4 +154,41 @@ func TestDisagreementLater(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// A record that cannot be stored any more is left as it was stored last, and
+// the sentence says what that holds and how to go on.
+func TestStorageFailsLater(t *testing.T) {
+	for _, test := range []struct{ name, flag, word string }{{"a new run", "--out=r.json", "1 of 3"}, {"resumed", "--resume=r.json", "2 of 3"}} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file, away := filepath.Join(dir, "r.json"), filepath.Join(dir, "away")
+			args, at := []string{"run", "--batch=2", test.flag}, 1
+			if strings.HasPrefix(test.flag, "--resume") {
+				started(t, dir)
+				interrupt(t, file)
+				args, at = []string{"run", test.flag}, 2
+			}
+			engine := fakeEngine()
+			engine.RunCell = func(ctx context.Context, r bench.CellRequest) (*results.Cell, error) {
+				if r.Process == at { // the file becomes one that no file may replace
+					if err := errors.Join(os.Rename(file, away), syscall.Mkfifo(file, 0o600)); err != nil {
+						t.Error(err)
+					}
+				}
+				return fakeCell(ctx, r)
+			}
+			code, _, stderr := invoke(t, t.Context(), engine, dir, args...)
+			flag, _, _ := strings.Cut(test.flag, "=")
+			want := []string{"trbench: " + flag + " cannot write ", "hint: " + test.word + " processes are kept in r.json; once it can be written again, trbench run --resume=r.json goes on from there\n"}
+			for _, w := range want {
+				if code != exitUsage || !strings.Contains(stderr, w) {
+					t.Errorf("exit %d, %s; want %q", code, stderr, w)
+				}
+			}
+			if r, err := results.ReadFile(away); err != nil || len(r.Cells[0].Processes) != at {
+				t.Errorf("%v", err)
+			}
+		})
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -34,11 +36,26 @@ func Main(env *Env) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(env.Stderr, "trbench: %s\n", message(err))
+	fmt.Fprintf(env.Stderr, "trbench: %s\n", printable(message(err)))
 	if h := hint(err); h != "" {
-		fmt.Fprintf(env.Stderr, "hint: %s\n", h)
+		fmt.Fprintf(env.Stderr, "hint: %s\n", printable(h))
 	}
 	return exitCode(err)
+}
+
+// printable shows what a terminal would obey, or show as something else, as Go
+// writes it: errors name files, and what is in records of others. Lines stay.
+func printable(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // untilInterrupted runs a command, and leaves it if it does not end soon after

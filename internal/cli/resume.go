@@ -94,9 +94,9 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 		return refuse("%v; take the record as the run left it, or begin a new one", err)
 	}
 	if err := results.CheckWritable(file); err != nil {
-		return nil, outProblem(err)
+		return nil, outProblem("--resume "+o.resume, err)
 	}
-	s := &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, json: o.json, progress: o.progress, lock: lock}
+	s := &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, stored: finished(r), json: o.json, progress: o.progress, lock: lock}
 	return s, s.readyTrace(device, "")
 }
 

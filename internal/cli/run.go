@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,7 +189,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	}
 	if target := o.target(); target != "" {
 		if err := results.CheckWritable(target); err != nil {
-			return plan, device, outProblem(err)
+			return plan, device, outProblem("--out", err)
 		}
 	}
 	return plan, device, nil
@@ -257,13 +259,18 @@ func (o *runOptions) target() string {
 	return o.env.path(o.out)
 }
 
-// outProblem names the flag as well as the place.
-func outProblem(err error) error {
+// outProblem names the flag as well as the place. What to give instead is said
+// where the place itself is the problem, not a full disk.
+func outProblem(flag string, err error) error {
 	var w *results.WriteError
-	if errors.As(err, &w) {
-		return &bench.InputError{Name: "--out", Reason: w.Error(), Hint: "--out takes a file, or a folder when it ends in /"}
+	if !errors.As(err, &w) {
+		return err
 	}
-	return err
+	problem := &bench.InputError{Name: flag, Reason: w.Error()}
+	if flag == "--out" && (w.Err == nil || errors.Is(w, fs.ErrNotExist) || errors.Is(w, syscall.ENOTDIR)) {
+		problem.Hint = "--out takes a file, or a folder when it ends in /"
+	}
+	return problem
 }
 
 // data reads --data; a folder is relative to the working folder.
@@ -303,6 +310,7 @@ type runSession struct {
 	lock     *fileLock // of the file; nil for none
 	// traceDir is where timelines go; empty keeps none.
 	traceDir string
+	stored   int // processes in the file
 	// replaced is what the file held before, nil if there was none.
 	replaced []byte
 }
@@ -370,9 +378,13 @@ func (s *runSession) store(r *results.Record) error {
 	}
 	settleTraceFiles(r, to)
 	file, err := results.Write(to, r)
-	if err != nil {
-		return outProblem(err)
+	if err != nil && s.file != "" {
+		return &unstoredError{error: outProblem(s.flag(), err), file: s.env.short(s.file), finished: s.stored, all: s.replicates()}
 	}
+	if err != nil {
+		return outProblem(s.flag(), err)
+	}
+	s.stored = finished(r)
 	if s.file == "" && s.lock == nil {
 		if s.lock, err = lockFile(file); err != nil {
 			return &bench.InputError{Name: file, Reason: err.Error()}
@@ -382,12 +394,38 @@ func (s *runSession) store(r *results.Record) error {
 	return nil
 }
 
+// flag is the one that named the file.
+func (s *runSession) flag() string {
+	if s.resumed {
+		return "--resume"
+	}
+	return "--out"
+}
+
+// replicates is how many the plan has.
+func (s *runSession) replicates() int { return len(s.plan.Cells) * s.plan.Processes }
+
+// unstoredError says that a record could not be stored any more, and what is
+// left of it.
+type unstoredError struct {
+	error
+	file          string
+	finished, all int
+}
+
+func (e *unstoredError) Unwrap() error { return e.error }
+
+func (e *unstoredError) hint() string {
+	return fmt.Sprintf("%d of %d processes are kept in %s; once it can be written again, trbench run --resume=%s goes on from there",
+		e.finished, e.all, e.file, e.file)
+}
+
 // stopped says what is left of a run that ended early.
 func (s *runSession) stopped(ctx context.Context, err error) error {
 	var d *bench.DisagreementError
 	switch {
 	case ctx.Err() != nil && s.file != "":
-		return &interruptedError{file: s.env.short(s.file), finished: finished(s.record), all: len(s.plan.Cells) * s.plan.Processes}
+		return &interruptedError{file: s.env.short(s.file), finished: finished(s.record), all: s.replicates()}
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &d) && s.resumed:

@@ -82,7 +82,7 @@ func (s *runSession) readyTrace(device Device, dir string) error {
 		// Timelines are named after the record, so its name is settled now.
 		file, err := results.NewName(s.target, s.record.Created)
 		if err != nil {
-			return outProblem(err)
+			return outProblem("--out", err)
 		}
 		s.target = file
 	}

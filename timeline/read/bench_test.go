@@ -6,18 +6,15 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/timeline"
 	"github.com/tech-renaissance/trbench/timeline/read"
 )
 
-// repeated is a public trace with its events written again and again until it
-// has about so many bytes.
-func repeated(t testing.TB, name string, size int) []byte {
+func unpacked(t testing.TB, path string) []byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join(corpus(t), name))
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +27,14 @@ func repeated(t testing.TB, name string, size int) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return b
+}
+
+// repeated is a public trace with its events written again and again until it
+// has about so many bytes.
+func repeated(t testing.TB, name string, size int) []byte {
+	t.Helper()
+	b := unpacked(t, filepath.Join(corpus(t), name))
 	i := bytes.Index(b, []byte(`"traceEvents"`))
 	i += bytes.IndexByte(b[i:], '[') + 1
 	end := bytes.LastIndexByte(b, ']')
@@ -46,7 +51,6 @@ func repeated(t testing.TB, name string, size int) []byte {
 	return out.Bytes()
 }
 
-// peak is how much memory was taken from the system while f ran, at most.
 func benchmark(b *testing.B, data []byte, index bool) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
@@ -59,9 +63,6 @@ func benchmark(b *testing.B, data []byte, index bool) {
 			timeline.NewIndex(tl)
 		}
 	}
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.Sys-uint64(cap(data)))/(1<<20), "MiB-sys")
 }
 
 func BenchmarkRead(b *testing.B) {

@@ -3,6 +3,7 @@ package read_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -409,6 +410,9 @@ func FuzzChrome(f *testing.F) {
 			t.Fatalf("%v, in pieces %v", err, err2)
 		}
 		strict, strictErr := read.JSON(bytes.NewReader(b), "fuzz", read.Options{Strict: true})
+		if strictErr == nil && !json.Valid(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))) {
+			t.Fatal("strict takes what is no JSON")
+		}
 		if err != nil {
 			if strictErr == nil {
 				t.Fatalf("strict takes what is refused: %v", err)

@@ -293,47 +293,52 @@ func shareOf(part, whole int64) string {
 }
 
 func timeSection(d *analysis.Device) analysisSection {
-	a, b := d.Span, d.Window
-	two := d.Over != analysis.OverSpan
+	all := []timeline.Figures{d.Span}
 	grid := Grid{Header: []string{"device time", "span", "of it"}, Left: 1}
-	if two {
+	if len(d.Steps) > 0 && d.Over == analysis.OverSteps {
+		all = append(all, d.OnHost)
+		grid.Header = append(grid.Header, "steps on the host", "of it")
+	}
+	if d.Over != analysis.OverSpan {
+		all = append(all, d.Window)
 		grid.Header = append(grid.Header, d.Over, "of it")
 	}
-	add := func(name string, p, q int64, always bool) {
-		if p == 0 && q == 0 && !always {
-			return
+	add := func(name string, always bool, of func(timeline.Figures) int64) {
+		row := []string{name}
+		for _, f := range all {
+			v := of(f)
+			always = always || v != 0
+			row = append(row, ns(v), shareOf(v, f.SpanNs))
 		}
-		row := []string{name, ns(p), shareOf(p, a.SpanNs)}
-		if two {
-			row = append(row, ns(q), shareOf(q, b.SpanNs))
+		if always {
+			grid.Rows = append(grid.Rows, row)
 		}
-		grid.Rows = append(grid.Rows, row)
 	}
-	s, u := a.Split, b.Split
-	add("all", a.SpanNs, b.SpanNs, true)
+	type figures = timeline.Figures
 	busy := "busy"
-	if a.Envelopes > 0 {
+	if d.Span.Envelopes > 0 {
 		busy = "busy (upper bound: graph replays as one event)"
 	}
-	add(busy, a.BusyNs, b.BusyNs, true)
-	add("idle", a.IdleNs, b.IdleNs, true)
-	add("- host_late: launch not begun", s.HostLateNs, u.HostLateNs, true)
-	add("-- in a synchronising call", s.Late.SyncNs, u.Late.SyncNs, false)
-	add("-- under the data loader", s.Late.FeedNs, u.Late.FeedNs, false)
-	add("-- in another API call", s.Late.CallNs, u.Late.CallNs, false)
-	add("-- in an operator", s.Late.OperatorNs, u.Late.OperatorNs, false)
-	add("-- in a user's range", s.Late.UserNs, u.Late.UserNs, false)
-	add("-- in Python", s.Late.PythonNs, u.Late.PythonNs, false)
-	add("-- the profiler at work", s.Late.OverheadNs, u.Late.OverheadNs, false)
-	add("-- nothing recorded", s.Late.NothingNs, u.Late.NothingNs, false)
-	add("- in_api: inside the launching call", s.InAPINs, u.InAPINs, true)
-	add("- after_api: submitted, not started", s.AfterAPINs, u.AfterAPINs, true)
-	add("-- inside a graph", s.InGraphNs, u.InGraphNs, false)
-	add("- unlinked: no launch on record", s.UnlinkedNs, u.UnlinkedNs, true)
-	add("-- before the first API call", s.UnlinkedBeforeNs, u.UnlinkedBeforeNs, false)
-	add("-- later", s.UnlinkedInsideNs, u.UnlinkedInsideNs, false)
-	add("-- behind the last op", s.UnlinkedEndNs, u.UnlinkedEndNs, false)
-	return analysisSection{title: fmt.Sprintf("Where the time goes (%d gaps in the span)", a.Gaps), grid: grid}
+	add("all", true, func(f figures) int64 { return f.SpanNs })
+	add(busy, true, func(f figures) int64 { return f.BusyNs })
+	add("idle", true, func(f figures) int64 { return f.IdleNs })
+	add("- host_late: launch not begun", true, func(f figures) int64 { return f.Split.HostLateNs })
+	add("-- in a synchronising call", false, func(f figures) int64 { return f.Split.Late.SyncNs })
+	add("-- under the data loader", false, func(f figures) int64 { return f.Split.Late.FeedNs })
+	add("-- in another API call", false, func(f figures) int64 { return f.Split.Late.CallNs })
+	add("-- in an operator", false, func(f figures) int64 { return f.Split.Late.OperatorNs })
+	add("-- in a user's range", false, func(f figures) int64 { return f.Split.Late.UserNs })
+	add("-- in Python", false, func(f figures) int64 { return f.Split.Late.PythonNs })
+	add("-- the profiler at work", false, func(f figures) int64 { return f.Split.Late.OverheadNs })
+	add("-- nothing recorded", false, func(f figures) int64 { return f.Split.Late.NothingNs })
+	add("- in_api: inside the launching call", true, func(f figures) int64 { return f.Split.InAPINs })
+	add("- after_api: submitted, not started", true, func(f figures) int64 { return f.Split.AfterAPINs })
+	add("-- inside a graph", false, func(f figures) int64 { return f.Split.InGraphNs })
+	add("- unlinked: no launch on record", true, func(f figures) int64 { return f.Split.UnlinkedNs })
+	add("-- before the first API call", false, func(f figures) int64 { return f.Split.UnlinkedBeforeNs })
+	add("-- later", false, func(f figures) int64 { return f.Split.UnlinkedInsideNs })
+	add("-- behind the last op", false, func(f figures) int64 { return f.Split.UnlinkedEndNs })
+	return analysisSection{title: fmt.Sprintf("Where the time goes (%d gaps in the span)", d.Span.Gaps), grid: grid}
 }
 
 func causeSection(d *analysis.Device) analysisSection {

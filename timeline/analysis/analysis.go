@@ -39,14 +39,24 @@ type Device struct {
 	Span      timeline.Figures
 	Integrity timeline.Integrity
 
-	// Steps are the annotated steps that were chosen. Window are the figures of
-	// what the verdict is about, which Over names: the steps, a range, or the
-	// span if nothing is annotated. There is more than one window where a range
-	// occurs more than once; the figures are their sums.
-	Steps   []timeline.Step
+	// Steps are the annotated steps that were chosen, and OnHost the figures from
+	// the first one's begin to the last one's end on the host.
+	Steps  []timeline.Step
+	OnHost timeline.Figures
+	// Window are the figures of what the verdict is about, which Over names: the
+	// steps on the device, what was chosen, or the span if nothing is annotated.
+	// There is more than one window where a range occurs more than once; the
+	// figures are their sums. It holds Cycles steps, 0 if that is not known.
+	//
+	// A host that runs ahead is done with a step long before the device is. So
+	// from two steps on, steps on the device go from the first op of the first
+	// step to the first op of the last: one cycle less than there are steps, and
+	// each whole. A single step is taken from its begin on the host to its last
+	// end on host and device.
 	Over    string
 	Windows []timeline.Window
 	Window  timeline.Figures
+	Cycles  int
 
 	// Launches are the host's calls, of all devices, that began in the windows.
 	Launches timeline.LaunchStats
@@ -65,6 +75,7 @@ type Device struct {
 	index   *timeline.Index
 	device  int32
 	blocked blocking
+	host    []timeline.Window // where the host's calls count
 }
 
 // Index is the recording, and Number the device's place in it.
@@ -75,7 +86,7 @@ func (a *Device) Number() int32 { return a.device }
 
 // Over words.
 const (
-	OverSteps = "steps"
+	OverSteps = "steps on the device"
 	OverSpan  = "span"
 )
 
@@ -157,14 +168,13 @@ func device(x *timeline.Index, d int32, o Options) (Device, error) {
 		a.Window = sum(x, d, a.Windows)
 	}
 	hull := timeline.Window{FromNs: a.Windows[0].FromNs, ToNs: a.Windows[len(a.Windows)-1].ToNs}
-	calls := hull
-	if a.Over == OverSpan {
-		calls = everything // of the host, which begins earlier
+	if w, ok := timeline.StepsWindow(a.Steps); ok {
+		a.OnHost = x.DeviceFigures(d, w)
 	}
-	if len(a.Windows) > 1 {
-		a.Launches = timeline.NewIndex(within(t, a.Windows)).LaunchStats(everything)
+	if len(a.host) > 1 {
+		a.Launches = timeline.NewIndex(within(t, a.host)).LaunchStats(everything)
 	} else {
-		a.Launches = x.LaunchStats(calls)
+		a.Launches = x.LaunchStats(a.host[0])
 	}
 	a.Delays, a.Short, a.Graphs = x.Delays(d, hull), x.ShortKernels(d, hull), x.GraphStats(d, hull)
 	a.Kernels = kernels(x, d, a.Windows)
@@ -207,7 +217,7 @@ func (a *Device) choose(o Options, span timeline.Window) error {
 			return &SelectionError{"--range", o.Range, "it has " + list("range", known)}
 		}
 		a.Over, a.Windows = "range "+o.Range, merge(found)
-		a.Steps = nil
+		a.Steps, a.host = nil, a.Windows
 	case o.Steps != "":
 		chosen := slices.DeleteFunc(slices.Clone(a.Steps), func(s timeline.Step) bool { return !matches(s.Name, o.Steps) })
 		if len(chosen) == 0 {
@@ -222,14 +232,44 @@ func (a *Device) choose(o Options, span timeline.Window) error {
 			a.Windows = append(a.Windows, s.Host)
 		}
 		a.Windows = merge(a.Windows)
+		a.host, a.Cycles = a.Windows, len(chosen)
 	default:
 		if w, ok := timeline.StepsWindow(a.Steps); ok {
-			a.Over, a.Windows = OverSteps, []timeline.Window{w}
+			a.Over, a.host = OverSteps, []timeline.Window{w}
+			a.Windows, a.Cycles = []timeline.Window{w}, len(a.Steps)
+			if c := cycles(a.Steps); len(c) > 0 {
+				a.Windows, a.Cycles = []timeline.Window{{FromNs: c[0].FromNs, ToNs: c[len(c)-1].ToNs}}, len(c)
+			} else {
+				for _, s := range a.Steps {
+					a.Windows[0].ToNs = max(a.Windows[0].ToNs, s.GPU.ToNs)
+				}
+			}
 			break
 		}
 		a.Over, a.Windows = OverSpan, []timeline.Window{span}
+		a.host = []timeline.Window{everything} // the host begins earlier
 	}
 	return nil
+}
+
+// cycles are the steps on the device, from a step's first op to the next one's;
+// none if a step did nothing there, or they are out of order.
+func cycles(steps []timeline.Step) []timeline.Window {
+	var out []timeline.Window
+	for i := range steps {
+		if steps[i].Ops == 0 {
+			return nil
+		}
+		if i == 0 {
+			continue
+		}
+		w := timeline.Window{FromNs: steps[i-1].GPU.FromNs, ToNs: steps[i].GPU.FromNs}
+		if w.Ns() <= 0 {
+			return nil
+		}
+		out = append(out, w)
+	}
+	return out
 }
 
 // matches tells whether a step is meant: by its name, by the number at its end,

@@ -11,7 +11,7 @@ import (
 	"github.com/tech-renaissance/trbench/timeline/analysis"
 )
 
-// scene is four steps of 1 ms, drawn by hand, in us of a step:
+// scene is five steps of 1 ms, drawn by hand, in us of a step:
 //
 //	host  launch A 10..20                 launch B 225..230   middle     launch C 900..910
 //	GPU                      A 25..125                 B 235..335                C 915..1000
@@ -30,7 +30,7 @@ func scene(change func(t *timeline.Timeline, name func(string) timeline.Name, ba
 	t.Streams = []timeline.Stream{{Device: 0, Process: timeline.None, ID: "7"}}
 	t.Read.LostAt, t.Read.Dropped = -1, -1
 	const us = 1000
-	for step := range int64(4) {
+	for step := range int64(5) {
 		base := step * 1000 * us
 		t.Ranges = append(t.Ranges, timeline.Range{StartNs: base, EndNs: base + 1000*us, Name: b.Name(fmt.Sprintf("step %d", step+1)), Class: timeline.RangeStep})
 		for i, k := range [][4]int64{{10, 20, 25, 125}, {225, 230, 235, 335}, {900, 910, 915, 1000}} {
@@ -103,7 +103,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := only(t, test.timeline, analysis.Options{})
-			if d.Over != analysis.OverSteps || len(d.Steps) != 4 || d.Rank != 3 {
+			if d.Over != analysis.OverSteps || len(d.Steps) != 5 || d.Cycles != 4 || d.Rank != 3 {
 				t.Errorf("over %s, %d steps, rank %d", d.Over, len(d.Steps), d.Rank)
 			}
 			if d.Verdict.Word != test.word || fmt.Sprintf("%.4f", d.Verdict.Share) != fmt.Sprintf("%.4f", test.share) {
@@ -117,7 +117,7 @@ func TestVerdict(t *testing.T) {
 				got := [...]int64{c.LaunchNs, c.SyncNs, c.InputNs, c.HostNs, c.UnlinkedNs}
 				for i, v := range [...]int64{w.LaunchNs, w.SyncNs, w.InputNs, w.HostNs, w.UnlinkedNs} {
 					if got[i] != v*4000 {
-						t.Errorf("cause %d is %d ns in 4 steps, want %d us a step: %+v", i, got[i], v, c)
+						t.Errorf("cause %d is %d ns in 4 cycles, want %d us a cycle: %+v", i, got[i], v, c)
 					}
 				}
 				if !strings.Contains(d.Capture.Withheld, test.withheld) || (test.withheld == "") != (d.Capture.Withheld == "") {
@@ -164,10 +164,30 @@ func TestObstacles(t *testing.T) {
 		}
 	})
 	got := strings.Join(only(t, tl, analysis.Options{}).Capture.Cannot, "\n")
-	for _, want := range []string{"4 synchronising calls in 4 steps, blocked for 1.770 ms", "3 copies that block", "4 allocations", "the data loader, 1.600 ms", "3 to 4 ops"} {
+	for _, want := range []string{"5 synchronising calls in 5 steps, blocked for 2.215 ms", "4 copies blocking the host", "5 allocations", "the data loader, 2.000 ms", "3 to 4 ops"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
+	}
+}
+
+// TestHostAhead: a host that launches all its work in 300 us of a 1 ms step, and
+// then goes on; the steps are those of the device.
+func TestHostAhead(t *testing.T) {
+	tl := scene(nil)
+	for i := range tl.Ranges {
+		tl.Ranges[i].StartNs, tl.Ranges[i].EndNs = int64(i)*300_000, int64(i)*300_000+290_000
+	}
+	for i := range tl.Calls {
+		tl.Calls[i].StartNs = int64(i/3)*300_000 + int64(i%3)*20_000
+		tl.Calls[i].EndNs = tl.Calls[i].StartNs + 10_000
+	}
+	d := only(t, tl, analysis.Options{})
+	if d.Window.SpanNs != 4_000_000 || d.Window.BusyNs != 4*285_000 || d.Cycles != 4 || d.OnHost.SpanNs != 1_490_000 {
+		t.Errorf("%d busy of %d in %d cycles; %d on the host", d.Window.BusyNs, d.Window.SpanNs, d.Cycles, d.OnHost.SpanNs)
+	}
+	if c := d.Capture; c.Ops != 3 || c.EagerNs != 1_000_000 || d.Launches.All.HostNs.Count != 15 {
+		t.Errorf("%+v, %d launches", c, d.Launches.All.HostNs.Count)
 	}
 }
 
@@ -185,7 +205,7 @@ func TestSelection(t *testing.T) {
 		{analysis.Options{Steps: "2", Top: 1}, 1000_000, 285_000, 3, "A", 1},
 		{analysis.Options{Steps: "step 3"}, 1000_000, 285_000, 3, "A", 1},
 		{analysis.Options{Steps: "2..3"}, 2000_000, 570_000, 6, "A", 2},
-		{analysis.Options{Range: "middle", Devices: []string{"0"}}, 800_000, 4 * (25_000 + 65_000), 4, "B", 0},
+		{analysis.Options{Range: "middle", Devices: []string{"0"}}, 1000_000, 5 * (25_000 + 65_000), 5, "B", 0},
 	} {
 		test.o.Top = 1
 		d := only(t, tl, test.o)
@@ -196,7 +216,7 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%+v: causes do not add up", test.o)
 		}
 		// The span stays what it is.
-		if d.Span.SpanNs != 4_000_000-25_000 {
+		if d.Span.SpanNs != 5_000_000-25_000 {
 			t.Errorf("span %d", d.Span.SpanNs)
 		}
 	}
@@ -222,13 +242,13 @@ func TestDiff(t *testing.T) {
 	for _, d := range analysis.Diff(&base, &head) {
 		got[d.Group+" "+d.Name+" "+d.Unit] = d
 	}
-	if d := got["kernel B ns"]; !d.Marked || d.Base.Median != 100_000 || d.Head.Min != 110_001 || d.Head.Max != 110_010 || d.Head.Steps != 4 {
+	if d := got["kernel B ns"]; !d.Marked || d.Base.Median != 100_000 || d.Head.Min != 110_001 || d.Head.Max != 110_013 || d.Head.Steps != 5 {
 		t.Errorf("B: %+v", d)
 	}
 	if d := got["kernel A ns"]; d.Marked || d.Head.Max != 100_500 || d.Head.Median != 100_000 {
 		t.Errorf("A: %+v", d)
 	}
-	if d := got["step busy ns"]; !d.Marked {
+	if d := got["step busy ns"]; !d.Marked || d.Base.Steps != 4 {
 		t.Errorf("busy: %+v", d)
 	}
 	if d := got["launch cudaLaunchKernel "]; d.Marked || d.Base.Median != 3 {
@@ -236,5 +256,26 @@ func TestDiff(t *testing.T) {
 	}
 	if d := got["step length ns"]; d.Marked || d.Base != d.Head {
 		t.Errorf("length: %+v", d)
+	}
+}
+
+func TestWithheld(t *testing.T) {
+	graph := scene(nil)
+	for i := range graph.Ops { // one graph launch a step, that of A
+		graph.Ops[i].Correlation = graph.Ops[i/3*3].Correlation
+	}
+	for i := range graph.Calls {
+		if i%3 == 0 {
+			graph.Calls[i].Class = timeline.CallGraphLaunch
+		}
+	}
+	cpu := scene(nil)
+	cpu.Devices[0].Host = true
+	envelope := scene(nil)
+	envelope.Ops[4].Kind = timeline.Envelope
+	for want, tl := range map[string]*timeline.Timeline{"one graph already": graph, "is a CPU": cpu, "one event each": envelope} {
+		if c := only(t, tl, analysis.Options{}).Capture; !strings.Contains(c.Withheld, want) || c.LowNs != 0 || c.HighNs != 0 {
+			t.Errorf("%q: %+v", want, c)
+		}
 	}
 }

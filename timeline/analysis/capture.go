@@ -50,8 +50,8 @@ type Capture struct {
 
 func (a *Device) capture() Capture {
 	c := Capture{Per: "span", Steps: 1}
-	if n := len(a.Steps); n > 0 {
-		c.Per, c.Steps = "step", n
+	if a.Cycles > 0 {
+		c.Per, c.Steps = "step", a.Cycles
 	}
 	per := func(ns int64) int64 { return ns / int64(c.Steps) }
 	f, why := a.Window, a.Causes
@@ -73,6 +73,12 @@ func (a *Device) capture() Capture {
 	case f.Envelopes > 0:
 		c.Withheld = "graph replays are recorded as one event each, so busy time is not known"
 		return c
+	case a.index.T.Devices[a.device].Host:
+		c.Withheld = "the device is a CPU, where a launch costs next to nothing"
+		return c
+	case a.Graphs.Launches > 0 && nodes <= c.Steps:
+		c.Withheld = "the step is one graph already"
+		return c
 	case a.Read.Truncated && len(a.Steps) == 0:
 		c.Withheld = "the recording stops in the middle, and no steps are annotated"
 		return c
@@ -81,7 +87,7 @@ func (a *Device) capture() Capture {
 	perhaps := why.dispatchAfterSyncNs + why.HostNs + why.WaitNs + why.OverheadNs
 	n := max(1, nodes/c.Steps)
 	launch := int64(GraphLaunchNs + n*GraphLaunchNodePs/1000)
-	c.LowNs = max(per(f.BusyNs+rest-perhaps), per(a.feedNs())+launch)
+	c.LowNs = max(per(f.BusyNs+rest-perhaps), a.feedNs()/int64(max(1, len(a.Steps)))+launch)
 	high := per(f.BusyNs+rest) + int64(n-1)*NodeGapHighPs/1000 + launch
 	c.LossNs = max(0, high-c.EagerNs)
 	c.HighNs = min(c.EagerNs, high)
@@ -105,7 +111,7 @@ func (a *Device) feedNs() int64 {
 		if r.Class != timeline.RangeFeed || !launching[r.Thread] {
 			continue
 		}
-		for _, w := range a.Windows {
+		for _, w := range a.host {
 			if from, to := max(w.FromNs, r.StartNs), min(w.ToNs, r.EndNs); to > from {
 				ws = append(ws, timeline.Window{FromNs: from, ToNs: to})
 			}
@@ -131,7 +137,7 @@ func (a *Device) obstacles() []string {
 	var blocked int64
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		if !launching[c.Thread] || !inside(a.Windows, c.StartNs) {
+		if !launching[c.Thread] || !inside(a.host, c.StartNs) {
 			continue
 		}
 		switch name := strings.ToLower(t.Text(c.Name)); {
@@ -153,16 +159,16 @@ func (a *Device) obstacles() []string {
 	}
 	var out []string
 	if syncs > 0 {
-		out = append(out, fmt.Sprintf("%d synchronising calls%s, blocked for %.3f ms: they end a capture, so the step falls into parts there", syncs, per, float64(blocked)/1e6))
+		out = append(out, fmt.Sprintf("%s%s, blocked for %.3f ms: they end a capture, so the step falls into parts there", plural(syncs, "synchronising call"), per, float64(blocked)/1e6))
 	}
 	if copies > 0 {
-		out = append(out, fmt.Sprintf("%d copies that block the host%s", copies, per))
+		out = append(out, fmt.Sprintf("%s blocking the host%s", plural(copies, "cop"), per))
 	}
 	if events > 0 {
-		out = append(out, fmt.Sprintf("%d queries of events or streams%s, which a capture refuses on captured work", events, per))
+		out = append(out, fmt.Sprintf("%s of an event or a stream%s, which a capture refuses on captured work", plural(events, "quer"), per))
 	}
 	if allocations > 0 {
-		out = append(out, fmt.Sprintf("%d allocations of device memory%s: a graph needs its addresses fixed", allocations, per))
+		out = append(out, fmt.Sprintf("%s of memory%s: a graph needs its addresses fixed", plural(allocations, "allocation"), per))
 	}
 	if ns := a.feedNs(); ns > 0 {
 		out = append(out, fmt.Sprintf("the data loader, %.3f ms%s on the launching thread", float64(ns)/1e6, per))
@@ -177,7 +183,7 @@ func (a *Device) obstacles() []string {
 		}
 	}
 	if a.Graphs.Launches > 0 {
-		out = append(out, fmt.Sprintf("%d graph launches with %d ops are captured already", a.Graphs.Launches, a.Graphs.Ops))
+		out = append(out, fmt.Sprintf("%d ops in %s are captured already", a.Graphs.Ops, plural(a.Graphs.Launches, "graph launch")))
 	}
 	return out
 }
@@ -189,4 +195,20 @@ func isAllocation(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "cumemalloc") || strings.HasPrefix(name, "cumemfree")
+}
+
+// plural is a count with its noun; a noun that ends in a consonant and y comes
+// without the y.
+func plural(n int, noun string) string {
+	one, more := noun, noun+"s"
+	switch {
+	case noun == "cop" || noun == "quer":
+		one, more = noun+"y", noun+"ies"
+	case strings.HasSuffix(noun, "ch"):
+		more = noun + "es"
+	}
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }

@@ -158,18 +158,18 @@ func (a *Device) verdict() Verdict {
 	}
 	share := func(ns int64) float64 { return float64(ns) / float64(f.SpanNs) }
 	if bad := a.badShare(); bad > MaxBad {
-		return Verdict{Unclear, 0, fmt.Sprintf("%.1f %% of the ops have no launch, or no times, on record, so causes cannot be told; the GPU is busy for %.1f %% of the %s",
+		return Verdict{Unclear, 0, fmt.Sprintf("%.1f %% of the ops have no launch, or no times, on record, so causes cannot be told; the device is busy for %.1f %% of the %s",
 			100*bad, 100*share(f.BusyNs), a.place())}
 	}
 	if b := share(f.BusyNs); b >= GPUBoundFrom {
-		v := Verdict{GPUBound, b, fmt.Sprintf("the GPU is busy for %.1f %% of the %s", 100*b, a.place())}
+		v := Verdict{GPUBound, b, fmt.Sprintf("the device is busy for %.1f %% of the %s", 100*b, a.place())}
 		if f.Envelopes > 0 {
 			return Verdict{Unclear, 0, v.Reason + ", but graph replays are recorded as one event each and count as busy from end to end"}
 		}
 		return v
 	}
 	if a.Window.Ops == 0 {
-		return Verdict{Unclear, 0, fmt.Sprintf("nothing ran on the GPU in the %s", a.place())}
+		return Verdict{Unclear, 0, fmt.Sprintf("nothing ran on the device in the %s", a.place())}
 	}
 	best := Verdict{Word: Unclear}
 	var most int64
@@ -181,11 +181,11 @@ func (a *Device) verdict() Verdict {
 	} {
 		if v.ns > most {
 			most = v.ns
-			best = Verdict{v.word, share(v.ns), fmt.Sprintf("the GPU is idle for %.1f %% of the %s, and %.1f %% of the %s is %s", 100*share(f.IdleNs), a.place(), 100*share(v.ns), a.place(), v.why)}
+			best = Verdict{v.word, share(v.ns), fmt.Sprintf("the device is idle for %.1f %% of the %s, and %.1f %% of the %s is %s", 100*share(f.IdleNs), a.place(), 100*share(v.ns), a.place(), v.why)}
 		}
 	}
 	if float64(most) < CauseFrom*float64(f.IdleNs) || most == 0 {
-		return Verdict{Unclear, 0, fmt.Sprintf("the GPU is idle for %.1f %% of the %s, and no single cause makes half of that", 100*share(f.IdleNs), a.place())}
+		return Verdict{Unclear, 0, fmt.Sprintf("the device is idle for %.1f %% of the %s, and no single cause makes half of that", 100*share(f.IdleNs), a.place())}
 	}
 	return best
 }

@@ -43,9 +43,9 @@ func Diff(base, head *Device) []Difference {
 	}
 	out := make([]Difference, 0, len(keys))
 	for k := range keys {
-		d := Difference{Group: groupWords[k.group], Name: k.name, Unit: k.unit, Base: side(a[k], len(base.Steps)), Head: side(b[k], len(head.Steps))}
+		d := Difference{Group: groupWords[k.group], Name: k.name, Unit: k.unit, Base: side(a[k], base.parts(k)), Head: side(b[k], head.parts(k))}
 		apart := d.Base.Max < d.Head.Min || d.Head.Max < d.Base.Min
-		d.Marked = apart && len(base.Steps) >= MinSteps && len(head.Steps) >= MinSteps
+		d.Marked = apart && d.Base.Steps >= MinSteps && d.Head.Steps >= MinSteps
 		out = append(out, d)
 	}
 	slices.SortFunc(out, func(p, q Difference) int {
@@ -72,14 +72,21 @@ type quantity struct {
 	name, unit string
 }
 
+// parts is how many values a quantity has: figures of the device go by cycles if
+// the steps have them, calls and kernels by the step that made them.
+func (a *Device) parts(k quantity) int {
+	if c := cycles(a.Steps); k.group < 2 && len(c) > 0 {
+		return len(c)
+	}
+	return len(a.Steps)
+}
+
 // side sums up the values of a quantity by step; steps in which it did not occur
 // count as 0.
 func side(values []int64, steps int) Side {
 	s := Side{Steps: steps}
 	n := max(steps, 1)
-	if len(values) < n {
-		values = append(slices.Clone(values), make([]int64, n-len(values))...)
-	}
+	values = append(slices.Clone(values), make([]int64, n)...)[:n]
 	slices.Sort(values)
 	s.Min, s.Max, s.Median = values[0], values[len(values)-1], values[(len(values)-1)/2]
 	return s
@@ -113,11 +120,17 @@ func (a *Device) quantities() map[quantity][]int64 {
 		}
 		return i
 	}
-	for i := range n {
+	parts := cycles(steps)
+	if len(parts) == 0 {
+		for _, s := range steps {
+			parts = append(parts, s.Host)
+		}
+	}
+	for i := range max(len(parts), 1) {
 		f, c := a.Window, a.Causes
-		if len(steps) > 0 {
-			f = steps[i].Within
-			part := Device{index: x, device: a.device, blocked: a.blocked, Windows: []timeline.Window{steps[i].Host}}
+		if len(parts) > 0 {
+			f = x.DeviceFigures(a.device, parts[i])
+			part := Device{index: x, device: a.device, blocked: a.blocked, Windows: parts[i : i+1]}
 			c = part.causes()
 		}
 		for _, q := range []struct {

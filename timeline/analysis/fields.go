@@ -91,14 +91,20 @@ func (a Device) Fields() []Field {
 	add("duplicate_ops", g.Duplicates)
 	add("early_ops", g.Early)
 
-	add("window", a.Over)
 	add("steps", len(a.Steps))
-	figures("window_", a.Window)
-	if a.Over == OverSteps {
-		add("busy_share_of_steps", share(a.Window.BusyNs, a.Window.SpanNs))
+	if len(a.Steps) > 0 {
+		add("steps_span_ns", a.OnHost.SpanNs)
+		add("steps_busy_ns", a.OnHost.BusyNs)
+		add("steps_idle_ns", a.OnHost.IdleNs)
 	} else {
-		add("busy_share_of_steps", nil)
+		add("steps_span_ns", nil)
+		add("steps_busy_ns", nil)
+		add("steps_idle_ns", nil)
 	}
+	add("busy_share_of_steps", share(a.OnHost.BusyNs, a.OnHost.SpanNs))
+	add("window", a.Over)
+	add("window_steps", a.Cycles)
+	figures("window_", a.Window)
 	add("busy_share_of_window", share(a.Window.BusyNs, a.Window.SpanNs))
 	c := a.Causes
 	add("cause_launch_ns", c.LaunchNs)

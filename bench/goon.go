@@ -122,23 +122,57 @@ func checkSamples(c *results.Cell, done map[int]int, single int) error {
 		for _, m := range x.Metrics {
 			per[m.Name] = map[int]int{}
 			for _, s := range m.Samples {
-				if _, ok := done[s.Process]; !ok {
+				blocks, ok := done[s.Process]
+				switch {
+				case !ok:
 					return fmt.Errorf("has samples of %s as %s from process %d, which did not finish", m.Name, label(x.Key), s.Process)
+				case s.Block >= blocks:
+					return fmt.Errorf("has a sample of %s as %s from block %d of process %d, which timed %s",
+						m.Name, label(x.Key), s.Block, s.Process, plural(blocks, "block", "blocks"))
+				case s.Rank >= max(c.Key.GPUs, 1):
+					return fmt.Errorf("has a sample of %s as %s from rank %d of %d", m.Name, label(x.Key), s.Rank, c.Key.GPUs)
 				}
 				per[m.Name][s.Process]++
 			}
 		}
 		for _, process := range slices.Sorted(maps.Keys(done)) {
-			blocks := done[process]
-			if n := per[results.StepTimeNs][process]; n != blocks {
-				return fmt.Errorf("has %d samples of %s as %s from process %d, which timed %s",
-					n, results.StepTimeNs, label(x.Key), process, plural(blocks, "block", "blocks"))
-			}
-			if n, ok := per[results.LatencyNs]; ok && n[process] != blocks*single {
-				return fmt.Errorf("has %d samples of %s as %s from process %d, and the plan says %d in each of %s",
-					n[process], results.LatencyNs, label(x.Key), process, single, plural(blocks, "block", "blocks"))
+			if err := checkAmounts(x, per, process, done[process], single, c.Key.GPUs); err != nil {
+				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkAmounts compares how many samples a finished process has with what its
+// blocks take. Metrics that it may lack count where any process has them.
+func checkAmounts(x *results.Configuration, per map[string]map[int]int, process, blocks, single, ranks int) error {
+	if n := per[results.StepTimeNs][process]; n != blocks {
+		return fmt.Errorf("has %d samples of %s as %s from process %d, which timed %s",
+			n, results.StepTimeNs, label(x.Key), process, plural(blocks, "block", "blocks"))
+	}
+	for _, m := range []struct {
+		name    string
+		inBlock int
+	}{
+		{results.CPUTimeNs, 1}, {results.ImagesPerS, 1}, {results.LatencyNs, single},
+		{results.SubmitTimeNs, single * ranks}, {results.SyncWaitNs, single * ranks}, {results.HostTimeNs, single * ranks},
+	} {
+		if n, ok := per[m.name]; ok && n[process] != blocks*m.inBlock {
+			return fmt.Errorf("has %d samples of %s as %s from process %d, and the plan says %d in each of %s",
+				n[process], m.name, label(x.Key), process, m.inBlock, plural(blocks, "block", "blocks"))
+		}
+	}
+	steps := x.Metric(results.StepTimeNs)
+	seen := map[int]bool{}
+	for _, s := range steps.Samples {
+		if s.Process != process {
+			continue
+		}
+		if seen[s.Block] {
+			return fmt.Errorf("has block %d of process %d twice as %s", s.Block, process, label(x.Key))
+		}
+		seen[s.Block] = true
 	}
 	return nil
 }

@@ -90,6 +90,23 @@ func TestCheckHeld(t *testing.T) {
 			m := r.Cells[0].Configurations[0].Metric(results.StepTimeNs)
 			m.Samples = m.Samples[1:]
 		}, "has 1 samples of step_time_ns as eager/event/device from process 0, which timed 2 blocks"},
+		{"a block that was not timed", func(r *results.Record) {
+			r.Cells[0].Configurations[0].Metric(results.StepTimeNs).Samples[0].Block = 2
+		}, "has a sample of step_time_ns as eager/event/device from block 2 of process 0, which timed 2 blocks"},
+		{"a block twice", func(r *results.Record) {
+			r.Cells[0].Configurations[0].Metric(results.StepTimeNs).Samples[0].Block = 1
+		}, "has block 1 of process 0 twice as eager/event/device"},
+		{"a rank too many", func(r *results.Record) {
+			r.Cells[0].Configurations[0].Metric(results.SubmitTimeNs).Samples[0].Rank = 1
+		}, "has a sample of submit_time_ns as eager/event/device from rank 1 of 1"},
+		{"a single step's sample less", func(r *results.Record) {
+			m := r.Cells[0].Configurations[0].Metric(results.SubmitTimeNs)
+			m.Samples = m.Samples[1:]
+		}, "has 3 samples of submit_time_ns as eager/event/device from process 0, and the plan says 2 in each of 2 blocks"},
+		{"a block's processor time less", func(r *results.Record) {
+			m := r.Cells[0].Configurations[1].Metric(results.CPUTimeNs)
+			m.Samples = m.Samples[1:]
+		}, "has 1 samples of cpu_time_ns as graph/event/device from process 0, and the plan says 1 in each of 2 blocks"},
 		{"a process taken out", func(r *results.Record) { r.Cells[0].Processes = r.Cells[0].Processes[1:] }, "from process 0, which did not finish"},
 		{"a process that failed after all", func(r *results.Record) { r.Cells[0].Processes[2].Status = results.Failed }, "from process 2, which did not finish"},
 		{"only failed ones", func(r *results.Record) {

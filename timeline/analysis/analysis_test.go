@@ -109,6 +109,9 @@ func TestVerdict(t *testing.T) {
 			if d.Verdict.Word != test.word || fmt.Sprintf("%.4f", d.Verdict.Share) != fmt.Sprintf("%.4f", test.share) {
 				t.Errorf("%s %.4f, want %s %.4f: %s", d.Verdict.Word, d.Verdict.Share, test.word, test.share, d.Verdict.Reason)
 			}
+			if test.withheld != "" && !strings.Contains(d.Verdict.Reason, test.withheld) {
+				t.Errorf("the verdict's reason is %q", d.Verdict.Reason)
+			}
 			if d.Causes.SumNs() != d.Window.IdleNs {
 				t.Errorf("causes %+v do not sum to %d", d.Causes, d.Window.IdleNs)
 			}
@@ -256,6 +259,21 @@ func TestDiff(t *testing.T) {
 	}
 	if d := got["step length ns"]; d.Marked || d.Base != d.Head {
 		t.Errorf("length: %+v", d)
+	}
+}
+
+// Of a step's 715 us of idle time, 110 and 580 are between the nodes of a graph
+// launched with A, and 25 before it.
+func TestInsideGraphs(t *testing.T) {
+	tl := scene(nil)
+	for i := range tl.Ops {
+		tl.Ops[i].Correlation = tl.Ops[i/3*3].Correlation
+	}
+	for i := range tl.Calls {
+		tl.Calls[i].Class = timeline.CallGraphLaunch
+	}
+	if c := only(t, tl, analysis.Options{}).Causes; c.GraphNs != 4*690_000 || c.LaunchNs != 4*25_000 || c.WaitNs != 0 || c.HostNs != 0 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -104,6 +104,9 @@ func TestChromeEvents(t *testing.T) {
 			{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":4294967297,"tid":9223372036854775808,"ts":0.5,"dur":0.1,"args":{"correlation":-3}}`,
 			"kernel \"a\" 1000+1000 device 0 stream 7 c1\nkernel \"b\" 2000+1000 device 0 stream 7 c2\n" +
 				"call \"cudaLaunchKernel\" 500+100 on 18446744073709551615/-1 c1 class 1\ncall \"cudaLaunchKernel\" 500+100 on 4294967297/9223372036854775808 c3 class 1\n"},
+		{"a number of 21 digits is not what is left of it", `{"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":1,"dur":1,"args":{"correlation":18446744073709551621}},
+			{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":1,"dur":1,"args":{"correlation":5}}`,
+			"kernel \"a\" 1000+1000 device 0 stream 7 c1\ncall \"cudaLaunchKernel\" 1000+1000 on 1/1 c2 class 1\n"},
 		{"2026: graph and node", `{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":10,"dur":2,"args":{"device":0,"stream":7,"correlation":5,"graph id":3,"graph node id":21474836481}}`,
 			`kernel "k" 10000+2000 device 0 stream 7 c1 graph 3 node 21474836481` + "\n"},
 		{"HIP, drivers and others", `{"ph":"X","cat":"cuda_runtime","name":"hipGraphLaunch","pid":1,"tid":2,"ts":1,"dur":1,"args":{"correlation":1}},

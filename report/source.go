@@ -16,6 +16,8 @@ import (
 type Named struct {
 	Name   string
 	Record *results.Record
+	// Dir is the folder of the record's file, where timelines lie that it names.
+	Dir string
 }
 
 // fact is one thing that may differ between records.
@@ -25,6 +27,7 @@ type fact struct{ name, value string }
 type source struct {
 	name   string
 	record *results.Record
+	dir    string // of its file
 	facts  []fact
 	// shown are the values of the facts in which the records differ, in the
 	// order of sources.columns.
@@ -60,7 +63,7 @@ func gather(records []Named) sources {
 		if seen[name]++; seen[name] > 1 {
 			name += "#" + strconv.Itoa(seen[name])
 		}
-		s.list = append(s.list, &source{name: name, record: n.Record, facts: factsOf(n.Record)})
+		s.list = append(s.list, &source{name: name, record: n.Record, dir: n.Dir, facts: factsOf(n.Record)})
 	}
 	s.compare()
 	return s

@@ -3,11 +3,14 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/timeline"
+	chrome "github.com/tech-renaissance/trbench/timeline/write"
 )
 
 // tracedRecord has traces in two configurations of three, the second failed.
@@ -46,7 +49,7 @@ func tracedRecord() *results.Record {
 
 func section(t *testing.T, r *results.Record, title string) Section {
 	t.Helper()
-	for _, s := range gather([]Named{{"r", r}}).sections() {
+	for _, s := range gather([]Named{{Name: "r", Record: r}}).sections() {
 		if s.Title == title {
 			return s
 		}
@@ -93,7 +96,7 @@ func TestTracedTable(t *testing.T) {
 		t.Errorf("inflation %v", got)
 	}
 	// Without traces there is no word of them.
-	for _, s := range gather([]Named{{"r", record("cuda", 16)}}).sections() {
+	for _, s := range gather([]Named{{Name: "r", Record: record("cuda", 16)}}).sections() {
 		if strings.Contains(s.Title, "traced") || strings.Contains(s.Title, "launch costs") {
 			t.Errorf("section %q", s.Title)
 		}
@@ -102,7 +105,7 @@ func TestTracedTable(t *testing.T) {
 
 func TestTracedCSV(t *testing.T) {
 	var b bytes.Buffer
-	if err := CSV(&b, []Named{{"r", tracedRecord()}}); err != nil {
+	if err := CSV(&b, []Named{{Name: "r", Record: tracedRecord()}}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
@@ -134,7 +137,7 @@ func TestTracedPicture(t *testing.T) {
 	if p.BusyNs+p.HostLateNs+p.InAPINs+p.AfterAPINs+p.UnlinkedNs != 5e6 || p.Steps != 2 || p.StepTimeNs != 1.2345e8*16 {
 		t.Errorf("%+v", p)
 	}
-	pictures, _ := gather([]Named{{"r", r}}).all()
+	pictures, _ := gather([]Named{{Name: "r", Record: r}}).all()
 	i := slices.IndexFunc(pictures, func(p Picture) bool { return p.Name == "trace_parts" })
 	if i < 0 {
 		t.Fatal("no picture of the parts")
@@ -143,8 +146,54 @@ func TestTracedPicture(t *testing.T) {
 	if !strings.Contains(doubts, "graph/event/device is not drawn: a step has 299 kernels") || !strings.Contains(doubts, "1.50 to 1.50 times") {
 		t.Errorf("%q", doubts)
 	}
-	if pictures, absent := gather([]Named{{"r", record("cuda", 16)}}).all(); slices.ContainsFunc(pictures, func(p Picture) bool { return strings.HasPrefix(p.Name, "trace") }) ||
+	if pictures, absent := gather([]Named{{Name: "r", Record: record("cuda", 16)}}).all(); slices.ContainsFunc(pictures, func(p Picture) bool { return strings.HasPrefix(p.Name, "trace") }) ||
 		strings.Contains(strings.Join(absent, " "), "trace") {
 		t.Errorf("%q", absent)
+	}
+}
+
+// Timelines that lie beside the record are drawn; one that is missing or holds
+// something else is said, and no other is left out for it.
+func TestTracedTimelines(t *testing.T) {
+	dir := t.TempDir()
+	var b timeline.Builder
+	b.Name("")
+	x := &b.T
+	x.Format = timeline.FormatOwn
+	x.Processes = []timeline.Process{{ID: "5", Name: "p", Rank: timeline.None}}
+	x.Devices = []timeline.Device{{ID: "0", Name: "GPU"}}
+	x.Streams = []timeline.Stream{{Device: 0, Process: timeline.None, ID: "7", Name: "COMP_1"}}
+	x.Threads = []timeline.Thread{{Process: 0, ID: "9", Name: "rank 0"}}
+	for i := range int64(4) {
+		x.Calls = append(x.Calls, timeline.Call{StartNs: 1000*i + 10, EndNs: 1000*i + 20, Name: b.Name("cuLaunchKernel"), Class: timeline.CallLaunch, Correlation: i + 1})
+		x.Ops = append(x.Ops, timeline.Op{StartNs: 1000*i + 100, EndNs: 1000*i + 700, Timed: true, Name: b.Name("kernel"), Correlation: i + 1})
+		x.Ranges = append(x.Ranges, timeline.Range{StartNs: 1000 * i, EndNs: 1000*i + 50, Name: b.Name("step"), Class: timeline.RangeStep})
+	}
+	if err := chrome.File(filepath.Join(dir, "good.trace.json.gz"), timeline.NewIndex(x)); err != nil {
+		t.Fatal(err)
+	}
+	step, gaps, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", 2)
+	// The second step and the third, from 1100 to 3100, have a gap of 400 ns each.
+	if err != nil || step.Window.Ns() != 1000 || gaps.Steps != 2 || len(gaps.Gaps) != 2 || gaps.Gaps[0].Ns() != 400 {
+		t.Errorf("%v, %+v, %+v", err, step.Window, gaps)
+	}
+	if _, _, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", 3); err == nil || !strings.Contains(err.Error(), "holds 4 steps, not 5") {
+		t.Error(err)
+	}
+	r := tracedRecord()
+	c := r.Cells[0].Configurations
+	c[0].Trace.File, c[1].Trace.File = "good.trace.json.gz", "none.trace.json.gz"
+	pictures, absent := gather([]Named{{Name: "r", Record: r, Dir: dir}}).all()
+	for _, name := range []string{"trace_step_resnet20-cifar_b16_g1", "trace_gaps_resnet20-cifar_b16_g1"} {
+		i := slices.IndexFunc(pictures, func(p Picture) bool { return p.Name == name })
+		if i < 0 || !strings.Contains(strings.Join(pictures[i].Notes, " "), "eager/event/device: recording made the step 1.50 times as long.") {
+			t.Fatalf("no picture %s", name)
+		}
+		if err := pictures[i].Encode(&bytes.Buffer{}, PNG); err != nil {
+			t.Error(err)
+		}
+	}
+	if text := strings.Join(absent, "\n"); !strings.Contains(text, "The timeline of resnet20-cifar batch 16 gpus 1, graph/event/device, is not drawn: trace ") {
+		t.Errorf("%q", text)
 	}
 }

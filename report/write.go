@@ -112,6 +112,8 @@ func (s sources) all() (pictures []Picture, absent []string) {
 		ps, as := f.tracedParts()
 		pictures, absent = append(pictures, ps...), append(absent, as...)
 	}
+	ps, as := s.tracedTimelines()
+	pictures, absent = append(pictures, ps...), append(absent, as...)
 	return pictures, append(absent, cells...)
 }
 

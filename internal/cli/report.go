@@ -77,7 +77,7 @@ func (o *reportOptions) run(files []string) error {
 		if err != nil {
 			return err
 		}
-		records = append(records, report.Named{Name: filepath.Base(f), Record: r})
+		records = append(records, report.Named{Name: filepath.Base(f), Record: r, Dir: filepath.Dir(o.env.path(f))})
 	}
 	if err := comparable(records); err != nil {
 		return err

@@ -53,8 +53,9 @@ func TestLogRatiosByHand(t *testing.T) {
 			}
 		}
 	}
-	// Ranks and single steps of a block are one value: their median.
-	m := results.NewMetric(results.LatencyNs, []results.Sample{{Block: 1, Value: 1}, {Block: 1, Rank: 1, Value: 9}, {Block: 1, Value: 4}, {Process: 1, Block: 1, Value: 7}})
+	// Ranks and single steps of a block are one value: their median, which is
+	// here neither the first, the last nor the mean.
+	m := results.NewMetric(results.LatencyNs, []results.Sample{{Block: 1, Value: 1}, {Block: 1, Rank: 1, Value: 4}, {Block: 1, Value: 9}, {Process: 1, Block: 1, Value: 7}})
 	if got := blockMedians(&m); len(got) != 2 || got[place{0, 1}] != 4 || got[place{1, 1}] != 7 {
 		t.Errorf("%v", got)
 	}

@@ -511,6 +511,13 @@ func TestCapClaimsNoTrend(t *testing.T) {
 	if u := cell.Configurations[0].Warmup[0]; u.Steps != warmWindow || u.Capped || len(cell.Warnings) > 0 {
 		t.Errorf("%+v, %+v", u, cell.Warnings)
 	}
+	// Falling at the last question, after 8 steps, and flat over the 8 before
+	// the cap: what ended in between claims no trend either.
+	p.WarmupCap = 11
+	cell = runPlan(t, steady(func(m moment) float64 { return max(1, 1.5-0.1*float64(m.step)) }), p).Cells[0]
+	if u := cell.Configurations[0].Warmup[0]; u.Steps != 11 || u.Capped {
+		t.Errorf("%+v", u)
+	}
 }
 
 // What is finished is neither lost nor repeated, wherever a run is interrupted.

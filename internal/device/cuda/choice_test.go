@@ -99,8 +99,8 @@ func TestRuleOfThumb(t *testing.T) {
 		batch int
 		want  string
 	}{
-		{"resnet18-cifar", 16, "fills,copies,dependent,hazards"}, {"resnet18-cifar", 256, "fills,copies,dependent,hazards"},
-		{"resnet50", 64, "fills,copies,dependent,hazards"}, {"resnet50", 256, "fills,copies,dependent"},
+		{"resnet18-cifar", 16, "fills,copies,dependent,join,mask,stem,hazards"}, {"resnet18-cifar", 256, "fills,copies,dependent,join,mask,stem,hazards"},
+		{"resnet50", 64, "fills,copies,dependent,join,mask,stem,hazards"}, {"resnet50", 256, "fills,copies,dependent,join,mask,stem"},
 	} {
 		w, err := workloads.New(workloads.Spec{Model: c.model, Batch: c.batch, Ranks: 1, Precision: workloads.AMP, Optimizer: workloads.SGD},
 			workloads.Target{Lowering: workloads.Fused})
@@ -281,8 +281,8 @@ func TestTuneGiven(t *testing.T) {
 		{name: "nothing", words: ""},
 		{name: "none", tune: "none", words: "none", source: "given"},
 		{name: "words", tune: "serial,fills", words: "fills,serial", source: "given", warnings: []string{"graph_order"}},
-		{name: "rule", tune: "rule", words: "fills,copies,dependent,hazards", source: "rule", warnings: []string{"tuning_by_rule", "graph_order"}},
-		{name: "quick", tune: "auto", quick: true, words: "fills,copies,dependent,hazards", source: "rule", warnings: []string{"tuning_by_rule", "graph_order"}},
+		{name: "rule", tune: "rule", words: "fills,copies,dependent,join,mask,stem,hazards", source: "rule", warnings: []string{"tuning_by_rule", "graph_order"}},
+		{name: "quick", tune: "auto", quick: true, words: "fills,copies,dependent,join,mask,stem,hazards", source: "rule", warnings: []string{"tuning_by_rule", "graph_order"}},
 		{name: "the device's", tune: "auto", own: Tuning{FillKernels: true}, words: "fills", source: "given"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

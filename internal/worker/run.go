@@ -46,9 +46,6 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 			return nil, err
 		}
 	}
-	if tuner, ok := dev.(device.Tuner); ok {
-		c.Warnings = append(c.Warnings, tuningDoubts(tuner.Tuned(), req.Configurations)...)
-	}
 	return c, nil
 }
 
@@ -74,13 +71,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 			return nil, none, err
 		}
 	}
-	shown := req.Tool.Start("tune", nvtx.Phase.Look())
-	err = settleTuning(ctx, dev, req, progress)
-	shown.End()
-	if err != nil {
-		return nil, none, err
-	}
-	shown = req.Tool.Start("build", nvtx.Phase.Look())
+	shown := req.Tool.Start("build", nvtx.Phase.Look())
 	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
 	shown.End()
 	if err != nil {

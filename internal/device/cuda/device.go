@@ -11,7 +11,6 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
-	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -28,8 +27,7 @@ type Options struct {
 	// Heuristic takes the libraries' own guess for each node instead of timing
 	// what they offer.
 	Heuristic bool
-	// Tuning is how operators run until [Device.SetPlans] or [Device.Tune] says
-	// otherwise.
+	// Tuning is how operators run until [Device.SetPlans] says otherwise.
 	Tuning Tuning
 	// Submitter is a second way to launch the project's own kernels; see
 	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
@@ -48,7 +46,6 @@ type Device struct {
 	mu     sync.Mutex
 	plans  map[string]Plan // by key of package dnn
 	tuning Tuning
-	choice results.TuningChoice // how it was chosen
 }
 
 // New returns the device. The driver has been initialised by whoever opened
@@ -68,9 +65,7 @@ func New(opts Options) (*Device, error) {
 		l := workloads.Fused
 		opts.Lowering = &l
 	}
-	d := &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}}
-	d.untune()
-	return d, nil
+	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}, tuning: opts.Tuning}, nil
 }
 
 // Name is "cuda".

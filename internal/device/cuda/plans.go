@@ -12,7 +12,6 @@ import (
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
-	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -86,8 +85,8 @@ func (d *Device) Plans() ([]json.RawMessage, error) {
 		}
 		out = append(out, raw)
 	}
-	if d.choice.Source != "" {
-		raw, err := json.Marshal(tuningRecord{results.TuningKey, d.tuning, d.choice})
+	if d.tuning != (Tuning{}) {
+		raw, err := json.Marshal(tuningRecord{tuningKey, d.tuning})
 		if err != nil {
 			return nil, err
 		}
@@ -97,19 +96,18 @@ func (d *Device) Plans() ([]json.RawMessage, error) {
 }
 
 // SetPlans takes what another process chose. A plan of another library version
-// is refused when it is built. Plans without a tuning were made without one;
-// without any plans the tuning is again what the device was made with.
+// is refused when it is built. Plans without a tuning were made without one.
 func (d *Device) SetPlans(raw []json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.untune(); len(raw) > 0 {
-		d.tuning, d.choice = Tuning{}, results.TuningChoice{}
+	if len(raw) > 0 {
+		d.tuning = Tuning{}
 	}
 	for _, r := range raw {
-		if t, c, ok, err := takeTuning(r); err != nil {
+		if t, ok, err := takeTuning(r); err != nil {
 			return fmt.Errorf("cuda: a tuning handed over: %w", err)
 		} else if ok {
-			d.tuning, d.choice = t, c
+			d.tuning = t
 			continue
 		}
 		var p Plan

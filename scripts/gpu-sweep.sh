@@ -21,6 +21,8 @@
 #   TRBENCH  the program (default build/gpu/trbench, from scripts/gpu-test.sh)
 #   PEER     the peer's Python file (default build/gpu/torch_step.py)
 #   REPEATS  turns at a peer point (default 5)
+#   TUNE     what --tune is given (default auto, which times the ways first; the
+#            word list of an earlier choice saves that time)
 #
 # raw.log holds every command, what it printed, and the GPU's clocks before it.
 set -uo pipefail
@@ -47,6 +49,7 @@ fi
 export TORCHINDUCTOR_FX_GRAPH_CACHE=1 TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$root/build/inductor}
 # No record of this sweep rests on a plan for fewer images than it says.
 common=(--device=cuda --optimizer=sgd --seed=1)
+tune=(--tune="${TUNE:-auto}")
 all=(--mode=eager,graph,step --sync=event,host)
 
 # steps prints one a line: name, seconds it needs at least, command's words.
@@ -106,7 +109,7 @@ record() {
 	if [ -f "$file" ]; then
 		logged "$program" run --resume="$file" --processes="$processes"
 	else
-		logged "$program" run "${common[@]}" "$@" --processes="$processes" --out="$file"
+		logged "$program" run "${common[@]}" "${tune[@]}" "$@" --processes="$processes" --out="$file"
 	fi
 }
 
@@ -162,7 +165,11 @@ step() {
 	turn) record "$TRBENCH" "$@" || rc=$? ;;
 	gorgonia)
 		if [ -x "$TRBENCH-gorgonia" ]; then
+			# What gorgonia.org/cu cannot do, neither launcher does here.
+			local others=("${tune[@]}")
+			tune=(--tune=none)
 			record "$TRBENCH-gorgonia" "$name" 3 "$@" || rc=$?
+			tune=("${others[@]}")
 		else
 			say "$name: there is no $TRBENCH-gorgonia; build it where cuda.h is"
 			rc=1

@@ -91,6 +91,11 @@ func Quantity(text string) (float64, bool) {
 		return 0, false
 	}
 	number, by := strings.ReplaceAll(fields[0], ",", ""), 1.0
+	// A change too large for per cent is written as a factor.
+	if n, ok := strings.CutPrefix(number, "x"); ok {
+		v, err := strconv.ParseFloat(n, 64)
+		return v - 1, err == nil && finite(v)
+	}
 	if n, ok := strings.CutSuffix(number, "%"); ok {
 		number, by = n, 0.01
 	}

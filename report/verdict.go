@@ -54,7 +54,7 @@ func VerdictLine(c *results.Comparison) string {
 		counts[v.Verdict]++
 	}
 	var parts []string
-	for _, verdict := range []string{results.Slower, results.Ambiguous, results.Faster, results.Same} {
+	for _, verdict := range verdictOrder() {
 		if n := counts[verdict]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, verdict))
 		}
@@ -67,6 +67,74 @@ func VerdictLine(c *results.Comparison) string {
 		line += "; measured once: a second measurement of both sides can confirm it"
 	}
 	return line
+}
+
+// VerdictHeadline is a comparison's answer as a sentence for readers of a page.
+func VerdictHeadline(c *results.Comparison) string {
+	n := 0
+	for _, v := range c.Rows {
+		if v.Verdict == c.Verdict {
+			n++
+		}
+	}
+	rows := fmt.Sprintf("%d of %d rows", n, len(c.Rows))
+	switch c.Verdict {
+	case results.Slower:
+		if c.Confirmed {
+			return "Head is slower than base in " + rows + ", confirmed."
+		}
+		return "Head is slower than base in " + rows + "."
+	case results.Faster:
+		return "Head is faster than base in " + rows + ", and slower in none."
+	case results.Same:
+		return fmt.Sprintf("No difference that matters between base and head in %d rows.", len(c.Rows))
+	case results.Ambiguous:
+		if n == 0 {
+			return "It cannot be told whether head is slower: something is missing."
+		}
+		return "It cannot be told whether head is slower: " + rows + " are ambiguous."
+	}
+	return VerdictLine(c)
+}
+
+// VerdictSentences say what must be known with the headline of a comparison.
+func VerdictSentences(c *results.Comparison) []string {
+	counts := map[string]int{}
+	var worst *results.RowVerdict
+	for i, v := range c.Rows {
+		counts[v.Verdict]++
+		if v.Verdict == results.Slower && v.Ratio != nil && (worst == nil || worsening(&v) > worsening(worst)) {
+			worst = &c.Rows[i]
+		}
+	}
+	var parts []string
+	for _, verdict := range verdictOrder() {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[verdict], verdict))
+	}
+	out := []string{upper(strings.Join(parts, ", ")) + "."}
+	if worst != nil {
+		out = append(out, fmt.Sprintf("Most: %s, %s.", changeOf(*worst.Ratio), plain(worst.Row.String())))
+	}
+	if worst != nil && !c.Confirmed {
+		out = append(out, "Measured once: a bad moment of the machine can look the same. A second measurement of both sides can confirm it.")
+	}
+	if n := len(c.Partial); n > 0 {
+		out = append(out, "Something is missing: "+strings.Join(plains(c.Partial[:min(n, 3)]), "; ")+map[bool]string{true: "; and more", false: ""}[n > 3]+".")
+	}
+	return out
+}
+
+// worsening is a row's change for the worse as a factor.
+func worsening(v *results.RowVerdict) float64 {
+	if v.Direction == results.Higher {
+		return 1 / *v.Ratio
+	}
+	return *v.Ratio
+}
+
+// verdictOrder lists verdicts as a reader wants them, the worst first.
+func verdictOrder() []string {
+	return []string{results.Slower, results.Ambiguous, results.Faster, results.Same}
 }
 
 // sectionsOf is a comparison in the order it is read.
@@ -104,25 +172,115 @@ func sectionsOf(c *results.Comparison) []verdictSection {
 	return out
 }
 
-// VerdictSections is a comparison as tables for a renderer outside this package,
-// the verdict's first.
-func VerdictSections(c *results.Comparison) []Section {
-	var first, rest []Section
-	for _, s := range sectionsOf(c) {
-		out := Section{Title: s.title}
-		if s.grid == nil {
-			out.Grid = Grid{Header: []string{"what"}, Left: 1}
-			for _, line := range s.lines {
-				out.Grid.Rows = append(out.Grid.Rows, []string{line})
-			}
-			rest = append(rest, out)
-			continue
-		}
-		out.Lines = s.lines
-		out.Grid = *s.grid
-		first = append(first, out)
+// Explanation is every number behind a row's verdict, for a renderer outside this
+// package.
+type Explanation struct {
+	// Row and Verdict are the row's name and verdict.
+	Row, Verdict string
+	Lines        []ExplanationLine
+	// Again is what a second measurement of the row found; empty without one.
+	Again []ExplanationLine
+}
+
+// ExplanationLine is a figure with the word for it.
+type ExplanationLine struct{ Name, Text string }
+
+// Explanations has the rows of a comparison in the order in which its table has
+// them.
+func Explanations(c *results.Comparison) []Explanation {
+	var out []Explanation
+	lines := func(v *results.RowVerdict) (list []ExplanationLine) {
+		explainLines(v, func(name, text string) {
+			list = append(list, ExplanationLine{strings.TrimSpace(name), text})
+		})
+		return list
 	}
-	return append(first, rest...)
+	for _, v := range bySeverity(c.Rows) {
+		e := Explanation{Row: plain(v.Row.String()), Verdict: v.Verdict, Lines: lines(&v)}
+		if v.Confirmation != nil {
+			e.Again = append([]ExplanationLine{{"first", v.First}}, lines(v.Confirmation)...)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// Titles of a comparison's tables that a renderer may look for.
+const (
+	SectionRows = "Rows on both sides"
+	SectionNext = "What to do next"
+)
+
+// VerdictSections is a comparison as tables for a renderer outside this package,
+// in the order they are read: suspects, the rows, what is exact, what one side
+// lacks, doubts, and what to do next. Tables without rows are left out.
+func VerdictSections(c *results.Comparison) []Section {
+	rows := Section{Title: SectionRows, Grid: verdictGrid(c), Lines: intervalNote(c)}
+	missing := wordsGrid("missing", plains(c.Partial))
+	lacked := Grid{Header: []string{"row", "only in"}, Left: 2}
+	for _, side := range []struct {
+		name string
+		keys []results.RowKey
+	}{{results.BaseSide, c.OnlyBase}, {results.HeadSide, c.OnlyHead}} {
+		for _, n := range rowNames(side.keys) {
+			lacked.Rows = append(lacked.Rows, []string{n, side.name})
+		}
+	}
+	var out []Section
+	for _, s := range []Section{
+		{"Suspects: what differs between base and head", differencesGrid(c.Suspects), nil},
+		{"Differs, and was allowed to", differencesGrid(c.Allowed), nil},
+		rows,
+		{"Exact differences: counted or chosen, not measured", exactGrid(c.Exact), nil},
+		{"Rows on one side only", lacked, nil},
+		{"Missing", missing, nil},
+		{"Doubts of the records compared", wordsGrid("warning", carriedLines(c)), nil},
+		{"Records compared", comparedGrid(c.Records), nil},
+		{SectionNext, wordsGrid("step", nextSteps(c)), nil},
+	} {
+		if len(s.Grid.Rows) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func wordsGrid(header string, lines []string) Grid {
+	g := Grid{Header: []string{header}, Left: 1}
+	for _, line := range lines {
+		g.Rows = append(g.Rows, []string{line})
+	}
+	return g
+}
+
+func differencesGrid(list []results.FieldDifference) Grid {
+	g := Grid{Header: []string{"field", "base", "head"}, Left: 3}
+	for _, d := range list {
+		g.Rows = append(g.Rows, []string{plain(d.Name), plain(differing(d.Base, d.Why)), plain(differing(d.Head, d.Why))})
+	}
+	return g
+}
+
+func exactGrid(list []results.ExactDifference) Grid {
+	g := Grid{Header: []string{"cell", "configuration", "what", "base", "head"}, Left: 5}
+	for _, d := range list {
+		configuration := "-"
+		if d.Configuration != nil {
+			configuration = d.Configuration.String()
+		}
+		g.Rows = append(g.Rows, plains([]string{
+			fmt.Sprintf("%s batch %d gpus %d", d.Cell.Workload, d.Cell.Batch, d.Cell.GPUs), configuration, d.What, d.Base, d.Head,
+		}))
+	}
+	return g
+}
+
+func comparedGrid(list []results.Compared) Grid {
+	g := Grid{Header: []string{"side", "record", "created", "revision", "status"}, Left: 5}
+	for _, r := range list {
+		g.Rows = append(g.Rows, plains([]string{r.Side, r.Name, orDash(r.Created), orDash(r.Revision[:min(12, len(r.Revision))]), r.Status}))
+	}
+	return g
 }
 
 func plains(list []string) []string {
@@ -140,23 +298,25 @@ func shortRevision(r string) string {
 	return "revision " + r[:min(12, len(r))]
 }
 
-func differencesLines(list []results.FieldDifference) []string {
-	said := func(values []string, why string) string {
-		var words []string
-		for _, v := range values {
-			if v == "" {
-				v = "not known"
-				if why != "" {
-					v += " (" + why + ")"
-				}
+// differing are the values of a side, in words.
+func differing(values []string, why string) string {
+	var words []string
+	for _, v := range values {
+		if v == "" {
+			v = "not known"
+			if why != "" {
+				v += " (" + why + ")"
 			}
-			words = append(words, v)
 		}
-		return strings.Join(words, " or ")
+		words = append(words, v)
 	}
+	return strings.Join(words, " or ")
+}
+
+func differencesLines(list []results.FieldDifference) []string {
 	var out []string
 	for _, d := range list {
-		out = append(out, plain(fmt.Sprintf("%s: %s -> %s", d.Name, said(d.Base, d.Why), said(d.Head, d.Why))))
+		out = append(out, plain(fmt.Sprintf("%s: %s -> %s", d.Name, differing(d.Base, d.Why), differing(d.Head, d.Why))))
 	}
 	return out
 }
@@ -179,9 +339,9 @@ func rowNames(keys []results.RowKey) []string {
 
 // bySeverity orders rows as a reader wants them: slower first, the same last.
 func bySeverity(rows []results.RowVerdict) []results.RowVerdict {
-	rank := map[string]int{results.Slower: 0, results.Ambiguous: 1, results.Faster: 2, results.Same: 3}
+	rank := func(v results.RowVerdict) int { return slices.Index(verdictOrder(), v.Verdict) }
 	out := slices.Clone(rows)
-	slices.SortStableFunc(out, func(a, b results.RowVerdict) int { return rank[a.Verdict] - rank[b.Verdict] })
+	slices.SortStableFunc(out, func(a, b results.RowVerdict) int { return rank(a) - rank(b) })
 	return out
 }
 
@@ -366,11 +526,19 @@ func Explain(w io.Writer, rows []results.RowVerdict) error {
 }
 
 func explainRow(b *strings.Builder, v *results.RowVerdict, indent string) {
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(b, "%s%-14s %s\n", indent, name, plain(fmt.Sprintf(format, args...)))
-	}
 	fmt.Fprintf(b, "%s%s\n", indent, plain(v.Row.String()))
 	indent += "  "
+	explainLines(v, func(name, text string) { fmt.Fprintf(b, "%s%-14s %s\n", indent, name, text) })
+	if v.Confirmation != nil {
+		fmt.Fprintf(b, "%sfirst measurement: %s; the second:\n", indent, v.First)
+		explainRow(b, v.Confirmation, indent)
+	}
+}
+
+// explainLines hands out the figures behind a verdict, a name and a text each; a
+// second measurement's are its own.
+func explainLines(v *results.RowVerdict, put func(name, text string)) {
+	line := func(name, format string, args ...any) { put(name, plain(fmt.Sprintf(format, args...))) }
 	line("verdict", "%s (%s)", v.Verdict, v.Reason)
 	line("why", "%s", v.Why)
 	if v.Verdict != results.Slower {
@@ -403,10 +571,6 @@ func explainRow(b *strings.Builder, v *results.RowVerdict, indent string) {
 			fiveDigits(v.Alpha/float64(max(v.Family, 1))))
 	}
 	line("needs", "%d processes of base and %d of head for one of %d rows", v.NeedBase, v.NeedHead, v.Family)
-	if v.Confirmation != nil {
-		fmt.Fprintf(b, "%sfirst measurement: %s; the second:\n", indent, v.First)
-		explainRow(b, v.Confirmation, indent)
-	}
 }
 
 // fiveDigits is enough digits to check a figure by hand; JSON and CSV have all.

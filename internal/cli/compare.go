@@ -13,6 +13,7 @@ import (
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/bench/guard"
 	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/report/page"
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -21,6 +22,7 @@ type compareOptions struct {
 	format      names
 	allow       []string
 	explain     string
+	html        string
 	confirmBase []string
 	confirmHead []string
 }
@@ -59,6 +61,10 @@ these flags the records given are all the evidence there is: what they show
 counts as confirmed, and the verdict says that it was measured once. A bad
 moment of the machine can look the same.
 
+--html writes a page for a browser: the verdict with all of its numbers first,
+then what report --html shows of the records of both sides. It says on stderr
+where.
+
 Exit codes: 0 nothing is slower; 1 a row is slower, confirmed as above; 2 the
 command line or a record cannot be used; 3 nothing is slower so far, but a row
 is ambiguous, or something is missing: an unfinished record, a failed cell, a
@@ -68,12 +74,14 @@ row that base has and head lacks; 4 the modes in a record disagree.`,
   trbench compare mon.json,tue.json,wed.json thu.json
   trbench compare base.json head.json --explain=eager/event/device/step_time_ns
   trbench compare base.json head.json --confirm-base=base2.json --confirm-head=head2.json
-  trbench compare base.json head.json --format=junit`,
+  trbench compare base.json head.json --format=junit
+  trbench compare base.json head.json --html=page.html`,
 	}
 	f := cmd.Flags()
 	f.Var(&o.format, "format", strings.Join(report.VerdictFormats(), ", "))
 	f.StringSliceVar(&o.allow, "allow", nil, "fields of the machine that may differ, separated by commas")
 	f.StringVar(&o.explain, "explain", "", "print every number behind the rows whose names have this in them")
+	f.StringVar(&o.html, "html", "", "write a page for a browser to this file: the verdict, then the records of both sides")
 	f.StringSliceVar(&o.confirmBase, "confirm-base", nil, "records of a second measurement of base")
 	f.StringSliceVar(&o.confirmHead, "confirm-head", nil, "records of a second measurement of head")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) }
@@ -92,6 +100,9 @@ func (o *compareOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	if cmd.Flags().Changed("explain") && (o.format.given && o.format.values[0] != report.FormatText || o.explain == "") {
 		return &bench.InputError{Name: "--explain", Reason: "takes a row's name or a part of it, and prints text", Hint: "--format=json has every number of every row"}
+	}
+	if cmd.Flags().Changed("html") && o.html == "" {
+		return errNoPageName()
 	}
 	c := comparison{allow: o.allow, options: guard.DefaultOptions()}
 	for _, side := range []struct {
@@ -113,7 +124,26 @@ func (o *compareOptions) run(cmd *cobra.Command, args []string) error {
 	} else {
 		err = report.Verdict(o.env.Stdout, o.format.values[0], judged)
 	}
+	if err == nil && o.html != "" {
+		err = o.page(&c, judged)
+	}
 	return errors.Join(err, verdictError(judged))
+}
+
+// page writes the page and says where. Records of a confirmation are left out:
+// their figures are in the verdict's rows.
+func (o *compareOptions) page(c *comparison, judged *results.Comparison) error {
+	var records []report.Named
+	for _, s := range c.sides()[:2] {
+		for _, r := range s.records {
+			// One that is on both sides stands there once.
+			if !slices.ContainsFunc(records, func(n report.Named) bool { return n.Name == r.Name }) {
+				records = append(records, report.Named{Name: r.Name, Record: r.Record})
+			}
+		}
+	}
+	extra := page.Extra{Title: "trbench compare: " + judged.Verdict, Comparison: page.Judged(judged)}
+	return o.env.writePage(o.env.Stderr, o.html, records, extra)
 }
 
 // files divides a side at commas, unless a file is called so.

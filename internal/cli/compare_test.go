@@ -92,6 +92,7 @@ func TestCompareExamples(t *testing.T) {
 		"base.json head.json --explain=eager/event/device/step_time_ns":           {1, "of 64 pairs have head above base"},
 		"base.json head.json --confirm-base=base2.json --confirm-head=head2.json": {1, "confirmed, again "},
 		"base.json head.json --format=junit":                                      {1, "<testsuites "},
+		"base.json head.json --html=page.html":                                    {1, "Verdict: slower"},
 	}
 	for line := range strings.Lines(newCompareCmd(&Env{}).Example) {
 		args, ok := strings.CutPrefix(strings.TrimSpace(line), "trbench compare ")
@@ -425,6 +426,46 @@ func TestCompareMirrorsAndConfirms(t *testing.T) {
 	for _, v := range c.Rows {
 		if x := v.Confirmation; x == nil || v.Noise == nil || v.NoiseRuns != 3 || x.Noise == nil || *x.Noise != *v.Noise || x.NoiseRuns != 0 || v.Reason != results.Confirmed {
 			t.Errorf("%s: %s, %s, noise %v of %d runs, then %+v", v.Row, v.Verdict, v.Reason, v.Noise, v.NoiseRuns, x)
+		}
+	}
+}
+
+// The page of a comparison has the verdict's rows first and both sides' records
+// below; what is printed and the exit code stay as they are without it.
+func TestComparePage(t *testing.T) {
+	dir := recordsIn(t)
+	plainCode, plainOut, plainErr := compareIn(t, dir, "base.json", "head.json")
+	code, stdout, stderr := compareIn(t, dir, "base.json", "head.json", "--html=page.html")
+	if code != plainCode || stdout != plainOut || stderr != "page.html\n"+plainErr {
+		t.Errorf("code %d, want %d; stderr %q, was %q; stdout differs: %v", code, plainCode, stderr, plainErr, stdout != plainOut)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "page.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(s string) int { return bytes.Index(b, []byte(s)) }
+	first, second := at("Head is slower than base in"), at(`id="verdict"`)
+	if first < 0 || second < first || at("tags=unoptimised") > 0 && at("Suspects") < 0 || at("<li>base.json") < second || at("<li>head.json") < second {
+		t.Errorf("the page's parts: comparison %d, records' verdict %d, base %d, head %d", first, second, at("<li>base.json"), at("<li>head.json"))
+	}
+	_, c := judged(t, dir, "base.json", "head.json")
+	for _, v := range c.Rows {
+		if at(": "+v.Row.String()+"</summary>") < 0 {
+			t.Errorf("the page has no numbers of %s", v.Row)
+		}
+	}
+
+	// A record on both sides stands there once; other formats may go with a page.
+	code, stdout, _ = compareIn(t, dir, "base.json", "base.json", "--html=page.html", "--format=json")
+	if !json.Valid([]byte(stdout)) {
+		t.Errorf("code %d: stdout is no JSON: %.80s", code, stdout)
+	}
+	if b, err = os.ReadFile(filepath.Join(dir, "page.html")); err != nil || bytes.Count(b, []byte("<li>base.json")) != 1 {
+		t.Errorf("%d places for one record, %v", bytes.Count(b, []byte("<li>base.json")), err)
+	}
+	for _, c := range [][]string{{"--html="}, {"--html=base.json"}, {"--html=none/page.html"}} {
+		if code, _, stderr := compareIn(t, dir, append(c, "base.json", "head.json")...); code != 2 || !strings.Contains(stderr, "--html") {
+			t.Errorf("%s: code %d, %s", c, code, stderr)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,7 @@ least 4 on either side.`,
 
 func (o *reportOptions) run(files []string) error {
 	if o.asked && o.html == "" {
-		return &bench.InputError{Name: "--html", Reason: "is empty", Hint: "name a file: --html=page.html"}
+		return errNoPageName()
 	}
 	if len(files) == 0 {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
@@ -83,7 +84,7 @@ func (o *reportOptions) run(files []string) error {
 		return err
 	}
 	if o.html != "" {
-		if err := o.page(records); err != nil {
+		if err := o.env.writePage(o.env.Stdout, o.html, records, page.Extra{}); err != nil {
 			return err
 		}
 		if o.out == "" && o.format.values == nil {
@@ -135,15 +136,19 @@ func (o *reportOptions) once(files []string) error {
 	return nil
 }
 
-// page writes the page and says where.
-func (o *reportOptions) page(records []report.Named) error {
-	file := o.env.path(o.html)
-	if err := page.WriteFile(file, records, page.Extra{}); err != nil {
-		return &bench.InputError{Name: "--html " + o.html, Reason: "cannot be written: " + err.Error()}
+// writePage writes a page and says to whom where.
+func (e *Env) writePage(says io.Writer, name string, records []report.Named, extra page.Extra) error {
+	file := e.path(name)
+	if err := page.WriteFile(file, records, extra); err != nil {
+		return &bench.InputError{Name: "--html " + name, Reason: "cannot be written: " + err.Error()}
 	}
-	out := &printer{w: o.env.Stdout}
-	out.linef("%s", o.env.short(file))
+	out := &printer{w: says}
+	out.linef("%s", e.short(file))
 	return out.err
+}
+
+func errNoPageName() error {
+	return &bench.InputError{Name: "--html", Reason: "is empty", Hint: "name a file: --html=page.html"}
 }
 
 // comparable refuses records that cannot stand in one table: of different

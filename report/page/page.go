@@ -29,24 +29,6 @@ type Extra struct {
 	Timelines []Timeline
 }
 
-// Comparison is what became of a comparison with other records: the page's
-// first words, before the headlines of its own records.
-type Comparison struct {
-	// Status colours it: [Better], [Worse], [Unclear] or [Same].
-	Status string
-	// Verdict is sentences, the first one the answer.
-	Verdict []string
-	Tables  []report.Section
-}
-
-// Statuses of a comparison.
-const (
-	Better  = "better"
-	Worse   = "worse"
-	Unclear = "unclear"
-	Same    = "same"
-)
-
 // Package is a script that the page carries from its npm release.
 type Package struct {
 	Name    string `json:"name"`
@@ -104,7 +86,9 @@ type view struct {
 	Data       template.JS
 	Packages   []Package
 	Comparison *Comparison
-	Forest     forest
+	// RowsTitle heads the comparison's table that the explained rows follow.
+	RowsTitle string
+	Forest    forest
 	report.Contents
 }
 
@@ -115,7 +99,7 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	if err != nil {
 		return err
 	}
-	v := view{Title: extra.Title, Comparison: extra.Comparison, Contents: contents, Forest: forest{contents.HeadlineAxis}}
+	v := view{Title: extra.Title, Comparison: extra.Comparison, RowsTitle: report.SectionRows, Contents: contents, Forest: forest{contents.HeadlineAxis}}
 	if v.Title == "" {
 		v.Title = "trbench: " + contents.Records[0]
 		if n := len(contents.Records) - 1; n > 0 {
@@ -149,7 +133,7 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	v.Policy = fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'",
 		strings.Join(hashes, " "), hashOf(string(style)))
 
-	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "join": strings.Join, "anchor": anchor}).ParseFS(files, "page.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "linked": linkedTable, "join": strings.Join, "anchor": anchor}).ParseFS(files, "page.html")
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
 	}

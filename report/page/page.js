@@ -73,6 +73,23 @@
     });
   }
 
+  // ---- folds
+
+  // What a link or the address leads to may lie in folds.
+  const unfold = () => {
+    const e = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+    if (!e) return;
+    for (let p = e; p; p = p.parentElement) if (p.tagName === "DETAILS") p.open = true;
+    e.scrollIntoView();
+    (e.tagName === "DETAILS" ? e.querySelector("summary") : e).focus({ preventScroll: true });
+  };
+  addEventListener("hashchange", unfold);
+  for (const a of document.querySelectorAll('td a[href^="#"]')) {
+    // The same place a second time changes no address.
+    a.addEventListener("click", () => { if (location.hash === a.getAttribute("href")) unfold(); });
+  }
+  unfold();
+
   // ---- charts
 
   Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;

@@ -562,27 +562,6 @@ func TestForest(t *testing.T) {
 	}
 }
 
-// What stands above the headlines when a comparison is there.
-func TestComparison(t *testing.T) {
-	records := samples(t)["gpu"]
-	if byID(parse(t, write(t, page.Extra{}, records...)), "comparison") != nil {
-		t.Error("a page without a comparison has a place for it")
-	}
-	b := write(t, page.Extra{Title: "night 7", Comparison: &page.Comparison{Status: page.Worse, Verdict: []string{"1 row is <slower>.", "It was confirmed."},
-		Tables: []report.Section{{Title: "Rows", Grid: report.Grid{Header: []string{"row", "change"}, Rows: [][]string{{"a", "2%"}}, Left: 1}}}}}, records...)
-	doc := parse(t, b)
-	e := byID(doc, "comparison")
-	if e == nil || attribute(e, "class") != "comparison worse" || text(byID(doc, "comparison-head")) != "1 row is <slower>." || len(elements(e, "table")) != 1 {
-		t.Fatal("the comparison is not shown")
-	}
-	if bytes.Index(b, []byte(`id="comparison"`)) > bytes.Index(b, []byte(`id="verdict"`)) {
-		t.Error("the comparison does not come first")
-	}
-	if text(elements(doc, "title")[0]) != "night 7" {
-		t.Error("the title is another")
-	}
-}
-
 func TestTimelines(t *testing.T) {
 	records := samples(t)["gpu"]
 	doc := parse(t, write(t, page.Extra{}, records...))

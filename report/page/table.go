@@ -29,6 +29,8 @@ type cell struct {
 	Key string
 	// Tone is "off" for a cell that says that there is nothing.
 	Tone string
+	// Link leads to an element of the page; empty for none.
+	Link string
 }
 
 func tableOf(caption string, g report.Grid) table {

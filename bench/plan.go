@@ -41,6 +41,8 @@ type CellRequest struct {
 	Data       data.Options `json:"data"`
 	PrepareAll bool         `json:"prepare_all"`
 	Quick      bool         `json:"quick"`
+	// Tune is the plan's. It has an effect where Plans have no tuning.
+	Tune string `json:"tune,omitempty"`
 	// Plans are library plans that the cell's first replicate chose; the others
 	// run the same ones.
 	Plans []json.RawMessage `json:"plans,omitempty"`
@@ -73,6 +75,7 @@ func (p Plan) Request(i, process int, dir string) CellRequest {
 		Cell: p.Cells[i], Configurations: p.Configurations, Process: process, Order: p.order(i, process),
 		Steps: p.Steps, Single: p.Single, Blocks: p.Blocks, Warmup: p.Warmup, WarmupCap: p.WarmupCap,
 		Seed: p.Seed, Data: options, PrepareAll: p.PrepareAll, Quick: p.Quick, TraceSteps: p.TraceSteps,
+		Tune: p.Tune,
 	}
 }
 

@@ -32,6 +32,10 @@ type Plan struct {
 	// TraceSteps are the steps of each configuration that are recorded after all
 	// that is timed; 0 for no traced pass, as before 1.2.
 	TraceSteps int `json:"trace_steps"`
+	// Tune says how a device runs the operators of a cell where it has a choice:
+	// auto (timed once a cell), rule (its rule of thumb), or a way's words; empty
+	// where there is none.
+	Tune string `json:"tune"`
 }
 
 // withLists makes lists appear as [] rather than null.

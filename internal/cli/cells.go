@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device/cuda"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
@@ -21,6 +23,8 @@ type cellFlags struct {
 	smoothing                      fraction
 	variants                       variants
 	device, kernels                names
+	tune                           tune
+	tuneGiven                      func() bool
 }
 
 func newCellFlags(batches ...int) *cellFlags {
@@ -34,6 +38,7 @@ func newCellFlags(batches ...int) *cellFlags {
 		resolution: counts{min: 1, max: 2},
 		lastBatch:  counts{min: 1, max: 2},
 		variants:   variants{timed: []int{defaultVariant}},
+		tune:       bench.TuneAuto,
 		device:     names{values: []string{"auto"}, known: []string{"auto", "cpu", "cuda"}, one: true},
 		kernels:    names{values: []string{"auto"}, known: []string{"auto", "builtin", "cudnn", "reference"}},
 	}
@@ -48,6 +53,55 @@ func (f *cellFlags) addPlace(s *pflag.FlagSet) {
 	s.Var(&f.lastBatch, "last-batch", "images TRAIN,VAL in an epoch's last batch (default a full batch)")
 	s.Var(&f.device, "device", "auto, cpu or cuda")
 	s.Var(&f.kernels, "kernels", "whose operators run on a GPU: builtin (the project's own) or cudnn (cuDNN and cuBLAS where they have a plan); auto takes cudnn where it is installed")
+}
+
+// addTune adds --tune; auto says what its default does.
+func (f *cellFlags) addTune(s *pflag.FlagSet, auto string) {
+	f.tuneGiven = func() bool { return s.Changed("tune") }
+	s.Var(&f.tune, "tune", "how a GPU runs a cell's operators: auto ("+auto+"), rule (a rule of thumb), none, or words with commas between them: "+
+		"fills, copies, dependent, join, mask, stem, onekernel, and one of serial and hazards")
+}
+
+// tuning resolves --tune for a device: empty where there is no choice. The
+// override of the environment is a way as the flag names it.
+func (f *cellFlags) tuning(env *Env, device Device) (string, error) {
+	given := f.tuneGiven()
+	over := env.Getenv("TRBENCH_TUNING")
+	switch {
+	case given && over != "":
+		return "", &bench.InputError{Name: "--tune", Reason: "cannot be used beside TRBENCH_TUNING", Hint: "drop one"}
+	case device.Name == "cpu" && given && f.tune != bench.TuneAuto && f.tune != "none":
+		return "", &bench.InputError{Name: "--tune=" + string(f.tune), Reason: "would be ignored: device cpu runs its operators in one way", Hint: "drop it, or use --device=cuda"}
+	case device.Name == "cpu":
+		return "", nil
+	case over != "":
+		if _, err := cuda.ParseTuning(over); err != nil {
+			return "", &bench.InputError{Name: "TRBENCH_TUNING", Reason: err.Error()}
+		}
+		return over, nil
+	}
+	return string(f.tune), nil
+}
+
+// tune is --tune's value.
+type tune string
+
+var _ pflag.Value = (*tune)(nil)
+
+func (t *tune) Type() string   { return "WORDS" }
+func (t *tune) String() string { return string(*t) }
+
+func (t *tune) Set(s string) error {
+	if s == "" {
+		return errors.New("is empty; it takes auto, rule, none, or words with commas between them")
+	}
+	if s != bench.TuneAuto && s != bench.TuneRule {
+		if _, err := cuda.ParseTuning(s); err != nil {
+			return err
+		}
+	}
+	*t = tune(s)
+	return nil
 }
 
 // addKind adds what varies the training itself.

@@ -102,6 +102,7 @@ func (o *runOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.cells.variants, "variants", "variants to time: 0, 1 begin resolution with full, last batch; 2, 3 final; 4, 5 validation; all: time 2, prepare all six")
 	o.ways.add(f)
 	o.ways.addDispatch(f)
+	o.cells.addTune(f, "timed once a cell, with --quick the rule")
 	o.libraries.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.processes, "processes", "processes a cell (default 3, with --quick 1; 8 to judge a change)")
@@ -175,6 +176,9 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 		return bench.Plan{}, device, err
 	}
 	plan := o.amounts(device.Name)
+	if plan.Tune, err = o.cells.tuning(o.env, device); err != nil {
+		return plan, device, err
+	}
 	plan.Cells, plan.Configurations = cells, o.ways.configurations(device)
 	if plan.TraceSteps, err = o.tracedSteps(); err != nil {
 		return plan, device, err

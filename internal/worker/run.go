@@ -46,6 +46,9 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 			return nil, err
 		}
 	}
+	if tuner, ok := dev.(device.Tuner); ok {
+		c.Warnings = append(c.Warnings, tuningDoubts(tuner.Tuned(), req.Configurations)...)
+	}
 	return c, nil
 }
 
@@ -70,6 +73,9 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 		if err := chooser.SetPlans(req.Plans); err != nil {
 			return nil, none, err
 		}
+	}
+	if err := settleTuning(ctx, dev, req, progress); err != nil {
+		return nil, none, err
 	}
 	shown := req.Tool.Start("build", nvtx.Phase.Look())
 	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)

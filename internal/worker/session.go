@@ -364,12 +364,12 @@ func (s *Session) Check(ctx context.Context, keys []results.ConfigurationKey, st
 // with device control and nothing burnt, by the project's own launcher.
 func Reference(keys []results.ConfigurationKey) results.ConfigurationKey {
 	k := results.DefaultConfigurationKey()
-	for _, have := range keys {
-		if !have.SecondLauncher() {
-			k.Launcher = have.Launcher
-		}
-		k.Ranks = have.Ranks
-		break
+	if len(keys) > 0 {
+		k.Ranks = keys[0].Ranks
+	}
+	own := func(have results.ConfigurationKey) bool { return !have.SecondLauncher() }
+	if i := slices.IndexFunc(keys, own); i >= 0 {
+		k.Launcher = keys[i].Launcher
 	}
 	return k
 }

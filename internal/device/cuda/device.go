@@ -11,6 +11,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -27,7 +28,8 @@ type Options struct {
 	// Heuristic takes the libraries' own guess for each node instead of timing
 	// what they offer.
 	Heuristic bool
-	// Tuning is how operators run until [Device.SetPlans] says otherwise.
+	// Tuning is how operators run until [Device.SetPlans] or [Device.Tune] says
+	// otherwise.
 	Tuning Tuning
 	// Submitter is a second way to launch the project's own kernels; see
 	// [Group.UseLauncher]. It goes with neither libraries nor Dependent.
@@ -46,6 +48,7 @@ type Device struct {
 	mu     sync.Mutex
 	plans  map[string]Plan // by key of package dnn
 	tuning Tuning
+	choice results.TuningChoice // how it was chosen
 }
 
 // New returns the device. The driver has been initialised by whoever opened
@@ -65,7 +68,9 @@ func New(opts Options) (*Device, error) {
 		l := workloads.Fused
 		opts.Lowering = &l
 	}
-	return &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}, tuning: opts.Tuning}, nil
+	d := &Device{opts: opts, api: opts.Driver, gpus: n, plans: map[string]Plan{}}
+	d.untune()
+	return d, nil
 }
 
 // Name is "cuda".

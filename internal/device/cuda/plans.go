@@ -12,6 +12,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -85,8 +86,8 @@ func (d *Device) Plans() ([]json.RawMessage, error) {
 		}
 		out = append(out, raw)
 	}
-	if d.tuning != (Tuning{}) {
-		raw, err := json.Marshal(tuningRecord{tuningKey, d.tuning})
+	if d.choice.Source != "" {
+		raw, err := json.Marshal(tuningRecord{results.TuningKey, d.tuning, d.choice})
 		if err != nil {
 			return nil, err
 		}
@@ -96,18 +97,19 @@ func (d *Device) Plans() ([]json.RawMessage, error) {
 }
 
 // SetPlans takes what another process chose. A plan of another library version
-// is refused when it is built. Plans without a tuning were made without one.
+// is refused when it is built. Plans without a tuning were made without one;
+// without any plans the tuning is again what the device was made with.
 func (d *Device) SetPlans(raw []json.RawMessage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(raw) > 0 {
-		d.tuning = Tuning{}
+	if d.untune(); len(raw) > 0 {
+		d.tuning, d.choice = Tuning{}, results.TuningChoice{}
 	}
 	for _, r := range raw {
-		if t, ok, err := takeTuning(r); err != nil {
+		if t, c, ok, err := takeTuning(r); err != nil {
 			return fmt.Errorf("cuda: a tuning handed over: %w", err)
 		} else if ok {
-			d.tuning = t
+			d.tuning, d.choice = t, c
 			continue
 		}
 		var p Plan

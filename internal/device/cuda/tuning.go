@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -56,18 +57,21 @@ const (
 	EdgesHazards Edges = "hazards"
 )
 
-// tuningKey is the tuning's key among the plans, where no node's can be.
-const tuningKey = "tuning"
-
-// tuningRecord is the tuning as it stands among the plans.
+// tuningRecord is the tuning as it stands among the plans, with how it was
+// chosen.
 type tuningRecord struct {
 	Key string `json:"key"`
 	Tuning
+	results.TuningChoice
 }
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
-// "fills", "copies", "join", "mask", "stem", "serial", "hazards"; none is the default.
+// "fills", "copies", "join", "mask", "stem", "serial", "hazards"; without words, or
+// with "none" alone, it is the default.
 func ParseTuning(words string) (t Tuning, err error) {
+	if words == plainTuning {
+		return Tuning{}, nil
+	}
 	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
 		switch {
 		case w == "dependent":
@@ -111,15 +115,22 @@ func (d *Device) Tuning() Tuning {
 }
 
 // takeTuning reads a plan handed over if it is the tuning.
-func takeTuning(raw json.RawMessage) (t Tuning, ok bool, err error) {
+func takeTuning(raw json.RawMessage) (t Tuning, c results.TuningChoice, ok bool, err error) {
 	var r tuningRecord
-	if err := json.Unmarshal(raw, &r); err != nil || r.Key != tuningKey {
-		return Tuning{}, false, err
+	err = json.Unmarshal(raw, &struct{ Key *string }{&r.Key})
+	if err != nil || r.Key != results.TuningKey {
+		return Tuning{}, results.TuningChoice{}, false, err
+	}
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return Tuning{}, results.TuningChoice{}, false, err
 	}
 	switch r.Edges {
 	case EdgesStreams, EdgesSerial, EdgesHazards:
 	default:
-		return Tuning{}, false, fmt.Errorf("edges %q are unknown", r.Edges)
+		return Tuning{}, results.TuningChoice{}, false, fmt.Errorf("edges %q are unknown", r.Edges)
 	}
-	return r.Tuning, true, nil
+	if r.Source == "" { // of a program that did not say
+		r.TuningChoice = results.TuningChoice{Words: r.Tuning.String(), Source: results.TuningGiven, GraphOrder: r.Tuning.graphOrder()}
+	}
+	return r.Tuning, r.TuningChoice, true, nil
 }

@@ -52,6 +52,16 @@ common=(--device=cuda --optimizer=sgd --seed=1)
 tune=(--tune="${TUNE:-auto}")
 all=(--mode=eager,graph,step --sync=event,host)
 
+# size says how much is timed: blocks of about a tenth of a second, and fewer
+# where a step takes long. Warm-up is fixed: verification ran before it.
+size() {
+	case $1-$2 in
+	resnet50-256) echo "--steps=8 --blocks=4 --warmup=4" ;;
+	resnet50-*) echo "--steps=10 --blocks=6 --warmup=5" ;;
+	*) echo "--steps=30 --blocks=6 --warmup=20" ;;
+	esac
+}
+
 # steps prints one a line: name, seconds it needs at least, command's words.
 # "peer" is the peer's turn at a point, "turn" brings a record to so many
 # processes, "run" makes a record.
@@ -61,23 +71,23 @@ steps() {
 		local model=${point%:*} batch=${point#*:}
 		for r in $(seq "$REPEATS"); do
 			local modes=cgraph needs=20
-			[ "$r" -gt 1 ] || modes=cgraph,graph,eager needs=60
+			[ "$r" -gt 1 ] || modes=${PEER_FIRST:-cgraph,graph,eager} needs=60
 			echo "peer-$model-$batch-$r $needs peer $model $batch $modes"
-			echo "turn-$model-$batch-$r 20 turn $model-$batch-amp $r --workload=$model --batch=$batch --precision=amp ${all[*]}"
+			echo "turn-$model-$batch-$r 20 turn $model-$batch-amp $r --workload=$model --batch=$batch --precision=amp ${all[*]} $(size "$model" "$batch")"
 		done
-		echo "$model-$batch-amp 30 turn $model-$batch-amp 8 --workload=$model --batch=$batch --precision=amp ${all[*]}"
+		echo "$model-$batch-amp 30 turn $model-$batch-amp 8 --workload=$model --batch=$batch --precision=amp ${all[*]} $(size "$model" "$batch")"
 	done
-	echo "resnet50-16-amp 45 run --workload=resnet50 --batch=16 --precision=amp ${all[*]}"
+	echo "resnet50-16-amp 45 run --workload=resnet50 --batch=16 --precision=amp ${all[*]} $(size resnet50 16)"
 	echo "peer-resnet50-16-1 60 peer resnet50 16 eager,cgraph"
-	echo "resnet50-16-dispatch 45 run --workload=resnet50 --batch=16 --precision=amp --mode=eager,step --sync=event --dispatch-ns=0,2000,5000,10000,20000,40000"
-	echo "resnet18-cifar-64-amp 30 run --workload=resnet18-cifar --batch=64 --precision=amp ${all[*]}"
+	echo "resnet50-16-dispatch 45 run --workload=resnet50 --batch=16 --precision=amp --mode=eager,step --sync=event --dispatch-ns=0,2000,5000,10000,20000,40000 $(size resnet50 16)"
+	echo "resnet18-cifar-64-amp 30 run --workload=resnet18-cifar --batch=64 --precision=amp ${all[*]} $(size resnet18-cifar 64)"
 	for batch in 4 1; do
-		echo "resnet50-$batch-amp 30 run --workload=resnet50 --batch=$batch --precision=amp ${all[*]}"
+		echo "resnet50-$batch-amp 30 run --workload=resnet50 --batch=$batch --precision=amp ${all[*]} $(size resnet50 "$batch")"
 	done
-	echo "resnet18-cifar-1-amp 30 run --workload=resnet18-cifar --batch=1 --precision=amp ${all[*]}"
-	echo "resnet50-64-fp32 45 run --workload=resnet50 --batch=64 --precision=fp32 ${all[*]}"
-	echo "resnet18-cifar-16-fp32 30 run --workload=resnet18-cifar --batch=16 --precision=fp32 ${all[*]}"
-	echo "resnet18-cifar-16-gorgonia 30 gorgonia --workload=resnet18-cifar --batch=16 --precision=amp --mode=eager --sync=event --kernels=builtin --launcher=purego,gorgonia"
+	echo "resnet18-cifar-1-amp 30 run --workload=resnet18-cifar --batch=1 --precision=amp ${all[*]} $(size resnet18-cifar 1)"
+	echo "resnet50-64-fp32 45 run --workload=resnet50 --batch=64 --precision=fp32 ${all[*]} $(size resnet50 64)"
+	echo "resnet18-cifar-16-fp32 30 run --workload=resnet18-cifar --batch=16 --precision=fp32 ${all[*]} $(size resnet18-cifar 16)"
+	echo "resnet18-cifar-16-gorgonia 30 gorgonia --workload=resnet18-cifar --batch=16 --precision=amp --mode=eager --sync=event --kernels=builtin --launcher=purego,gorgonia $(size resnet18-cifar 16)"
 }
 
 left() { echo $((LIMIT - SECONDS)); }

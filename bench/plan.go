@@ -49,6 +49,8 @@ type CellRequest struct {
 	// Time is what the replicate may take before blocks are left out; 0 for as
 	// long as it takes.
 	Time time.Duration `json:"time"`
+	// Inject is the plan's.
+	Inject *results.Injection `json:"inject,omitempty"`
 	// Events, if set, is told what happens, on the goroutine that called the
 	// worker.
 	Events func(Event) `json:"-"`
@@ -75,7 +77,7 @@ func (p Plan) Request(i, process int, dir string) CellRequest {
 		Cell: p.Cells[i], Configurations: p.Configurations, Process: process, Order: p.order(i, process),
 		Steps: p.Steps, Single: p.Single, Blocks: p.Blocks, Warmup: p.Warmup, WarmupCap: p.WarmupCap,
 		Seed: p.Seed, Data: options, PrepareAll: p.PrepareAll, Quick: p.Quick, TraceSteps: p.TraceSteps,
-		Tune: p.Tune,
+		Tune: p.Tune, Inject: p.Inject,
 	}
 }
 

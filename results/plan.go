@@ -36,6 +36,16 @@ type Plan struct {
 	// auto (timed once a cell), rule (its rule of thumb), or a way's words; empty
 	// where there is none.
 	Tune string `json:"tune"`
+	// Inject is a slowdown put in on purpose; absent for none.
+	Inject *Injection `json:"inject,omitempty"`
+}
+
+// Injection is a slowdown put into a run on purpose, to see that a guard finds
+// it: host time burnt before a sub-graph is submitted, which counts as
+// submitting.
+type Injection struct {
+	SubGraph string `json:"sub_graph"`
+	Ns       int64  `json:"ns"` // each time, on the host's clock
 }
 
 // withLists makes lists appear as [] rather than null.

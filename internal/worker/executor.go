@@ -69,6 +69,11 @@ func (s *Session) Executor(k results.ConfigurationKey) (*Executor, error) {
 		default:
 			l = &eager.Launcher{Table: s.tables[i], Control: cfg.Control, Dispatch: time.Duration(k.DispatchNs)}
 		}
+		if s.opts.Inject != nil {
+			if l, err = slow(l, *s.opts.Inject); err != nil {
+				return err
+			}
+		}
 		x.runners[i], err = walk.NewWalker(r, s.tables[i], cfg, l, s.feeders[i])
 		return err
 	})

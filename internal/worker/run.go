@@ -96,7 +96,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 	}
 	progress("prepare operators")
 	shown = req.Tool.Start("prepare_operators", nvtx.Phase.Look())
-	s, err = Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool})
+	s, err = Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool, Inject: req.Inject})
 	shown.End()
 	if err != nil {
 		return nil, none, err
@@ -159,6 +159,10 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 	if s.group.Ranks() > 1 && c.Key.Device == "cpu" {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "ranks_share_cores",
 			Text: "the ranks share this machine's cores, so their step times are not those of as many devices"})
+	}
+	if in := req.Inject; in != nil {
+		c.Warnings = append(c.Warnings, results.Warning{Code: "injected", Text: fmt.Sprintf(
+			"%d ns of host time were put before every submission of %s on purpose: its times are no measurement of the program", in.Ns, in.SubGraph)})
 	}
 	if path := req.Tool.Tool(); path != "" {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "tool_attached", Text: fmt.Sprintf(

@@ -39,6 +39,8 @@ type Options struct {
 	// Tool, if there is one, is shown what is submitted and captured, and the
 	// names of threads, devices and streams.
 	Tool *nvtx.Client
+	// Inject slows a sub-graph of the eager and graph configurations; nil none.
+	Inject *results.Injection
 }
 
 // graceAfterCancel is how long a cancelled session waits for its ranks.

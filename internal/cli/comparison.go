@@ -18,12 +18,15 @@ import (
 type comparison struct {
 	base, head           []guard.Named
 	baseAgain, headAgain []guard.Named
+	// pinned says that the second measurement is of head alone, and compared
+	// with base's records; missing that there was to be one and is none.
+	pinned, missing bool
 	// allow names fields of the bed that may differ.
 	allow   []string
 	options guard.Options
 }
 
-func (c *comparison) confirmed() bool { return len(c.baseAgain) > 0 }
+func (c *comparison) confirmed() bool { return len(c.headAgain) > 0 || c.missing }
 
 // sides lists all records with where they stand, base's first.
 func (c *comparison) sides() []sided {
@@ -73,7 +76,13 @@ func (c *comparison) compare() (*results.Comparison, error) {
 
 // confirm judges the slower rows by the second measurement.
 func (c *comparison) confirm(out *results.Comparison) error {
-	g, err := guard.Gather(c.baseAgain, c.headAgain)
+	base := c.baseAgain
+	if c.pinned {
+		base = c.base
+		out.Warnings = append(out.Warnings, results.CarriedWarning{Warning: results.Warning{Code: "head_measured_again",
+			Text: "slower rows were measured again on head alone and compared with the pinned runs: that excludes a bad moment of tonight's run, and not a machine that has become slower since the runs were pinned"}})
+	}
+	g, err := guard.Gather(base, c.headAgain)
 	if err != nil {
 		return err
 	}

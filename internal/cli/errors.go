@@ -61,6 +61,7 @@ func exitCode(err error) int {
 		output   *outputError
 		unequal  *guard.UnequalError
 		judged   *judgedError
+		unclear  *inconclusiveError
 		trace    *traceread.Error
 		partial  *partialError
 	)
@@ -78,6 +79,8 @@ func exitCode(err error) int {
 		return exitInconclusive
 	case errors.As(err, &judged):
 		return judged.code()
+	case errors.As(err, &unclear):
+		return exitInconclusive
 	}
 	return exitFailure
 }
@@ -93,15 +96,21 @@ func hint(err error) string {
 		trace    *traceread.Error
 		partial  *partialError
 		unstored *unstoredError
+		unclear  *inconclusiveError
 	)
 	switch {
 	case errors.As(err, &unstored):
 		return unstored.hint()
+	case errors.As(err, &unclear):
+		return unclear.advice
 	case errors.As(err, &output):
 		if output.kept != "" {
 			return "the record is kept in " + output.kept
 		}
 	case errors.As(err, &kept):
+		if kept.night {
+			return "trbench nightly with the same configuration goes on from there"
+		}
 		return "trbench run --resume=" + kept.file + " goes on from there"
 	case errors.As(err, &input):
 		return input.Hint

@@ -93,7 +93,7 @@ leave the same bits, and then times them.`,
 		}
 		return noCommand(root, args[0])
 	}
-	root.AddCommand(newRunCmd(env), newProfileCmd(env), newProfiledCmd(env), newReportCmd(env), newCompareCmd(env), newAnalyzeCmd(env), newHistoryCmd(env), newWorkerCmd(env), newInspectCmd(env), newVerifyCmd(env), newInfoCmd(env), newVersionCmd(env))
+	root.AddCommand(newRunCmd(env), newProfileCmd(env), newProfiledCmd(env), newReportCmd(env), newCompareCmd(env), newAnalyzeCmd(env), newNightlyCmd(env), newBaselineCmd(env), newHistoryCmd(env), newWorkerCmd(env), newInspectCmd(env), newVerifyCmd(env), newInfoCmd(env), newVersionCmd(env))
 	root.SetHelpCommand(newHelpCmd(root))
 	root.SetArgs(env.Args)
 	root.SetOut(env.Stdout)

@@ -43,12 +43,19 @@ type runOptions struct {
 	quick     bool
 	json      bool
 	progress  bool
+	// inject is a slowdown put in on purpose, which no flag asks for.
+	inject *results.Injection
 
 	trace      traceFlag
 	traceSteps counts
 }
 
 func newRunCmd(env *Env) *cobra.Command {
+	cmd, _ := runCommand(env)
+	return cmd
+}
+
+func runCommand(env *Env) (*cobra.Command, *runOptions) {
 	o := &runOptions{
 		env: env, cells: newCellFlags(1, 2, 4), ways: newConfigurationFlags("eager", "graph"), seed: 1,
 		processes: counts{min: 1, max: 1, top: bench.MaxProcesses}, steps: counts{min: 1, max: 1, top: bench.MaxSteps},
@@ -93,7 +100,7 @@ traces that https://ui.perfetto.dev opens.`,
 		defer func() { s.lock.release() }()
 		return s.run(cmd.Context())
 	}
-	return cmd
+	return cmd, o
 }
 
 func (o *runOptions) addFlags(f *pflag.FlagSet) {
@@ -179,6 +186,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	if plan.Tune, err = o.cells.tuning(o.env, device); err != nil {
 		return plan, device, err
 	}
+	plan.Inject = o.inject
 	plan.Cells, plan.Configurations = cells, o.ways.configurations(device)
 	if plan.TraceSteps, err = o.tracedSteps(); err != nil {
 		return plan, device, err
@@ -477,9 +485,13 @@ func finished(r *results.Record) int {
 type interruptedError struct {
 	file          string
 	finished, all int
+	night         bool // of nightly, which goes on by itself
 }
 
 func (e *interruptedError) Error() string {
+	if e.night {
+		return "interrupted; what is finished of the night is kept in " + e.file
+	}
 	return fmt.Sprintf("interrupted; %d of %d processes are kept in %s", e.finished, e.all, e.file)
 }
 

@@ -1,0 +1,683 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/bench/guard"
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/report/page"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/results/history"
+)
+
+const nightlyExample = `  # nightly.yaml; names of files are relative to its folder
+  run: --batch=1,4 --mode=eager,graph      # flags of trbench run
+  history: results/nightly
+  base_command: trbench-base               # another trbench, to measure base again
+  deadline: 3h
+  sentinel:
+    run: --workload=golden-tiny --batch=4 --mode=eager
+  retention: {full: 30, weeks: 52, max_bytes: 2147483648}`
+
+func newNightlyCmd(env *Env) *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "nightly",
+		Short: "measure, compare with the baseline, confirm, keep a history",
+		Long: fmt.Sprintf(`nightly runs a plan, compares it with the pinned baseline (trbench baseline) as
+trbench compare does, and confirms what is slower: in fresh processes, after all
+other rows, %d of each side in turns. It adds the night to the history, writes a
+page for a browser, and exits by the confirmed verdict.
+
+%s
+
+With base_command both sides are measured again, each by its own program.
+Without, head alone is, and compared with the pinned runs: that excludes a bad
+moment of the run, and cannot tell a slower program from a machine that has
+become slower since the runs were pinned; the verdict says so.
+
+On a sentinel cell the guard tests itself each night. Two sides of the same
+program are compared, which must not be slower; and then one whose first
+submitted configuration is slowed in one sub-graph, by max(5 %%, 5 x noise) of its
+submit time, which must be found. Both go through the confirmation too. The
+rolling counts stand in the verdict, the page and trbench history.
+
+A night that was killed goes on where it was, with what is left of its deadline;
+one that another program began, or that began more than a day ago, is put into
+the history as abandoned. What there was no time for is named. Two nights at once
+are refused. When a deadline is set the sentinel is left out before the
+confirmation is.
+
+Exit codes: 0 nothing is slower; 1 a row is slower, and confirmed; 2 the
+configuration, the history or a record cannot be used; 3 it cannot be told, or
+something is missing, or there is no baseline yet; 4 modes disagree.`, guard.ConfirmProcesses, nightlyExample),
+		Example: `  trbench nightly --config=nightly.yaml`,
+		Args:    noArgs,
+	}
+	cmd.Flags().StringVar(&config, "config", "", "the file that says what to run")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := env.readNightly(config)
+		if err != nil {
+			return err
+		}
+		n := &nightly{env: env, config: c}
+		return n.run(cmd.Context())
+	}
+	return cmd
+}
+
+// nightly is a night under way. What it decides follows from records in
+// tonight/, so that one that was killed comes to the same; what it cannot find
+// there again is in its state.
+type nightly struct {
+	env    *Env
+	config *nightlyConfig
+	store  *history.Store
+	state  nightState
+	begun  time.Time // of this process, with its monotonic clock
+
+	plan bench.Plan
+	// ways are the flags of run that say how a cell is run.
+	ways     []string
+	pins     []history.Pin
+	warnings []results.Warning
+}
+
+// nightState is what tonight/state.json has.
+type nightState struct {
+	ID      string          `json:"id"`
+	Began   time.Time       `json:"began"`
+	Program results.Program `json:"program"`
+	Config  string          `json:"config"` // the file's text
+	// Pins are the baseline as it was when the night began.
+	Pins []history.Pin `json:"pins"`
+	// LeftOut says in sentences what there was no time for: decided once.
+	LeftOut map[string]string `json:"left_out"`
+}
+
+// oldest is how old a night may be to be gone on with.
+const oldest = 24 * time.Hour
+
+func (n *nightly) tonight(name string) string {
+	return filepath.Join(n.config.History, "tonight", name)
+}
+
+func (n *nightly) run(ctx context.Context) (err error) {
+	n.begun = n.env.Now()
+	if n.plan, n.ways, err = n.env.nightlyPlan("run", strings.Fields(n.config.Run), nightProcesses); err != nil {
+		return err
+	}
+	if !n.config.Sentinel.Off {
+		plan, _, err := n.env.nightlyPlan("sentinel: run", strings.Fields(n.config.Sentinel.Run), n.config.Sentinel.Processes)
+		if err != nil {
+			return err
+		}
+		if len(plan.Cells) != 1 || !slices.ContainsFunc(plan.Configurations[:1], func(k results.ConfigurationKey) bool { return k.Mode != "step" }) {
+			return inConfig("sentinel: run", errors.New("must be one cell, with eager or graph as its first mode"))
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(n.tonight("x")), 0o777); err != nil {
+		return &bench.InputError{Name: "history " + n.config.History, Reason: "cannot be made: " + unwrapPath(err).Error()}
+	}
+	lock, err := lockFile(n.tonight("night"))
+	if err != nil {
+		return &bench.InputError{Name: "history " + n.env.short(n.config.History), Reason: strings.Replace(err.Error(), "another run", "another nightly", 1), Hint: "one night at a time"}
+	}
+	defer lock.release()
+	if n.store, err = history.Open(n.config.History, true); err != nil {
+		return n.problem(err)
+	}
+	defer func() { err = errors.Join(err, n.store.Close()) }()
+	if n.store.Rebuilt != "" && n.store.Nights() > 0 {
+		fmt.Fprintf(n.env.Stderr, "the history's index was made anew: %s\n", n.store.Rebuilt)
+	}
+	if err := n.store.Sweep(); err != nil {
+		return n.problem(err)
+	}
+	if err := n.begin(); err != nil {
+		return n.problem(err)
+	}
+	err = n.problem(n.night(ctx))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return &interruptedError{file: n.env.short(filepath.Dir(n.tonight("x"))), night: true}
+	case exitCode(err) == exitFailure && !errors.As(err, new(*judgedError)):
+		// 1 is for rows that are slower.
+		return &bench.InputError{Name: "nightly", Reason: "could not end: " + err.Error(), Hint: "what is finished is kept; the next try goes on from there"}
+	}
+	return err
+}
+
+// problem names the history in what is its own.
+func (n *nightly) problem(err error) error {
+	var damaged *history.DamagedError
+	var full *history.FullError
+	if errors.As(err, &damaged) || errors.As(err, &full) {
+		return historyProblem(n.env.short(n.config.History), err)
+	}
+	return err
+}
+
+// begin goes on with the night that is under way, or begins one.
+func (n *nightly) begin() error {
+	b, err := os.ReadFile(n.tonight("state.json"))
+	if err == nil {
+		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" {
+			return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "is no state of a night", Hint: "take the folder away to begin a new one"}
+		}
+		why := ""
+		switch age := n.begun.Sub(n.state.Began); {
+		case !program().Equal(n.state.Program):
+			why = fmt.Sprintf("it was begun by trbench %s, and this is %s", describe(n.state.Program), describe(program()))
+		case n.config.text != n.state.Config:
+			why = "it was begun with another configuration"
+		case age > oldest:
+			why = "it was begun " + n.state.Began.Format(time.RFC3339)
+		}
+		if why == "" {
+			n.pins = n.state.Pins
+			fmt.Fprintf(n.env.Stderr, "going on with the night that began %s\n", n.state.Began.Format(time.RFC3339))
+			if n.begun.Before(n.state.Began) {
+				n.warn("clock_jumped_back", fmt.Sprintf("the clock says %s, and the night began %s; its deadline begins anew", n.begun.UTC().Format(time.RFC3339), n.state.Began.Format(time.RFC3339)))
+			}
+			return nil
+		}
+		if err := n.abandon(why); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "cannot be read: " + unwrapPath(err).Error()}
+	}
+	if err := n.clear(); err != nil { // what a night left that ended
+		return err
+	}
+	if n.pins, err = n.store.Pins(); err != nil {
+		return err
+	}
+	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: program(), Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
+	return n.save()
+}
+
+func (n *nightly) save() error {
+	b, err := json.Marshal(n.state)
+	if err != nil {
+		return err
+	}
+	path := n.tonight("state.json")
+	if err := report.WriteFile(path, func(w io.Writer) error { _, err := w.Write(b); return err }); err != nil {
+		return &history.FullError{Path: path, Err: err}
+	}
+	return nil
+}
+
+// clear empties tonight/; the state goes first, so that half of it is no
+// night.
+func (n *nightly) clear() error {
+	for _, name := range []string{"state.json", "*.json", "*.lock", ".*.tmp", ".state.json.*"} {
+		files, err := filepath.Glob(n.tonight(name))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if filepath.Base(f) == ".night.lock" {
+				continue // held
+			}
+			if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("clear away the night: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (n *nightly) warn(code, text string) {
+	n.warnings = append(n.warnings, results.Warning{Code: code, Text: text})
+	fmt.Fprintf(n.env.Stderr, "warning: %s [%s]\n", text, code)
+}
+
+// left is what remains until the deadline.
+func (n *nightly) left() (time.Duration, bool) {
+	if n.config.deadline == 0 {
+		return 0, false
+	}
+	spent := n.env.Now().Sub(n.begun) // monotonic
+	if before := n.begun.Sub(n.state.Began); before > 0 {
+		spent += before
+	}
+	return n.config.deadline - spent, true
+}
+
+// leaveOut keeps that there was no time for something.
+func (n *nightly) leaveOut(what, text string) error {
+	if n.state.LeftOut == nil {
+		n.state.LeftOut = map[string]string{}
+	}
+	n.state.LeftOut[what] = text
+	return n.save()
+}
+
+func (n *nightly) omitted(what string) bool { return n.state.LeftOut[what] != "" }
+
+// outcome is what a night comes to.
+type outcome struct {
+	head       *results.Record
+	comparison *results.Comparison // nil without a baseline
+	records    []history.Kept
+	sentinel   *history.Sentinel
+	// err is why there is no comparison where there should be one.
+	err error
+}
+
+// night measures, judges and stores. All of it can be repeated after a kill.
+func (n *nightly) night(ctx context.Context) error {
+	if list, err := n.store.List(); err != nil {
+		return err
+	} else if k := len(list); k > 0 && list[k-1].ID != n.state.ID && n.state.Began.Before(list[k-1].Ended) {
+		n.warn("clock_jumped_back", fmt.Sprintf("the night began %s, and the one before ended %s: the clock jumped back; the history is in the order of nights, not of times",
+			n.state.Began.Format(time.RFC3339), list[k-1].Ended.Format(time.RFC3339)))
+	}
+	o, err := n.measured(ctx)
+	if err != nil {
+		return err
+	}
+	stored, err := n.keep(o)
+	if err != nil {
+		return err
+	}
+	if err := n.show(o, stored); err != nil {
+		return err
+	}
+	if err := n.clear(); err != nil {
+		return err
+	}
+	switch {
+	case o.err != nil:
+		return o.err
+	case o.comparison == nil:
+		return &inconclusiveError{"there is no baseline to compare with", fmt.Sprintf("trbench baseline pin %d --dir=%s --why=TEXT makes this night one; three or more show how much runs differ", stored.Sequence, n.env.short(n.config.History))}
+	}
+	return verdictError(o.comparison)
+}
+
+// measured takes all measurements of the night.
+func (n *nightly) measured(ctx context.Context) (*outcome, error) {
+	o := &outcome{}
+	var err error
+	if o.head, err = n.measureHead(ctx); err != nil {
+		return nil, err
+	}
+	c := &comparison{head: []guard.Named{{Name: "tonight", Record: o.head}}, allow: n.config.Allow, options: guard.DefaultOptions()}
+	for _, p := range n.pins {
+		r, err := n.store.Record(p.Record)
+		if err != nil {
+			return nil, &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(), Hint: "trbench baseline drop " + p.Name + " takes it out"}
+		}
+		c.base = append(c.base, guard.Named{Name: p.Name, Record: r})
+	}
+	var first *results.Comparison
+	if len(c.base) > 0 {
+		if first, o.err = c.compare(); o.err != nil {
+			n.warn("not_compared", o.err.Error())
+		}
+	}
+	if o.sentinel, err = n.sentinel(ctx, o); err != nil {
+		return nil, err
+	}
+	o.comparison = first
+	if first != nil && len(guard.ToConfirm(first.Rows)) > 0 {
+		if err := n.confirm(ctx, c, first); err != nil {
+			return nil, err
+		}
+		if o.comparison, o.err = c.compare(); o.err != nil {
+			n.warn("not_compared", o.err.Error())
+		}
+	}
+	for _, s := range []sided{{"head", c.head}, {results.BaseAgain, c.baseAgain}, {results.HeadAgain, c.headAgain}} {
+		for _, r := range s.records {
+			k, err := n.store.Keep(s.side, r.Record)
+			if err != nil {
+				return nil, err
+			}
+			o.records = append(o.records, k)
+		}
+	}
+	return o, nil
+}
+
+// measureHead runs the plan, as far as there is time.
+func (n *nightly) measureHead(ctx context.Context) (*results.Record, error) {
+	m := &measurement{env: n.env, file: n.tonight("head.json"), flags: strings.Fields(n.config.Run), loud: true}
+	if !n.omitted("head") {
+		limited := ctx
+		if left, ok := n.left(); ok {
+			var stop context.CancelFunc
+			limited, stop = context.WithTimeout(ctx, max(left, 0))
+			defer stop()
+		}
+		switch err := m.upTo(limited, n.plan.Processes); {
+		case err == nil || ctx.Err() != nil:
+			if err != nil {
+				return nil, err
+			}
+		case limited.Err() != nil:
+			if err := n.leaveOut("head", "some processes of tonight's run: the deadline was over"); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, n.disagreed(err)
+		}
+	}
+	r, err := m.record()
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, errors.Join(&inconclusiveError{"the deadline was over before one process had ended: nothing was measured, and no night is added", "raise deadline in " + filepath.Base(n.config.dir)}, n.clear())
+	}
+	return r, nil
+}
+
+// disagreed puts a night whose modes disagree into the history: there is
+// nothing else to keep of it.
+func (n *nightly) disagreed(err error) error {
+	var d *bench.DisagreementError
+	if !errors.As(err, &d) {
+		return err
+	}
+	night := &history.Night{ID: n.state.ID, Began: n.state.Began, Ended: n.begun.UTC(), Program: n.state.Program, Line: "modes disagree: " + err.Error(),
+		Warnings: []results.Warning{{Code: "modes_disagree", Text: err.Error()}}}
+	return errors.Join(err, n.append(night), n.clear())
+}
+
+// confirm measures slower rows again: their whole cells, as before.
+func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Comparison) error {
+	var cells []results.CellKey
+	for _, k := range guard.ToConfirm(first.Rows) {
+		if !slices.Contains(cells, k.Cell) {
+			cells = append(cells, k.Cell)
+		}
+	}
+	var list []*measurement
+	for i, k := range cells {
+		flags := append(slices.Clone(n.ways), cellFlagsOf(k, n.plan.PrepareAll)...)
+		if n.config.BaseCommand != "" {
+			list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-base.json", i)), flags: flags, program: n.config.BaseCommand})
+		}
+		list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-head.json", i)), flags: flags})
+	}
+	fmt.Fprintf(n.env.Stderr, "confirming %s of %s\n", count(len(guard.ToConfirm(first.Rows)), "slower row"), count(len(cells), "cell"))
+	c.pinned = n.config.BaseCommand == ""
+	done := 0
+	if !n.omitted("confirmation") {
+		var err error
+		if done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left); err != nil {
+			return err
+		}
+		if done < n.config.ConfirmProcesses {
+			if err := n.leaveOut("confirmation", fmt.Sprintf("%d of %d turns of the confirmation: the deadline was over", n.config.ConfirmProcesses-done, n.config.ConfirmProcesses)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, m := range list {
+		r, err := m.record()
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			continue
+		}
+		name := strings.TrimSuffix(filepath.Base(m.file), ".json")
+		if strings.HasSuffix(name, "base") {
+			c.baseAgain = append(c.baseAgain, guard.Named{Name: name, Record: r})
+		} else {
+			c.headAgain = append(c.headAgain, guard.Named{Name: name, Record: r})
+		}
+	}
+	c.missing = len(c.headAgain) == 0
+	return nil
+}
+
+// keep stores the night.
+func (n *nightly) keep(o *outcome) (*history.Night, error) {
+	night := &history.Night{ID: n.state.ID, Began: n.state.Began, Ended: n.env.Now().UTC(), Program: n.state.Program,
+		Warnings: n.warnings, Records: o.records, Sentinel: o.sentinel, LeftOut: n.leftOut()}
+	if night.Ended.Before(night.Began) {
+		night.Ended = night.Began
+	}
+	for _, p := range n.pins {
+		night.Base = append(night.Base, p.Name)
+	}
+	rows, err := rowsOf(o.head)
+	if err != nil {
+		return nil, err
+	}
+	if c := o.comparison; c != nil {
+		night.Verdict, night.Line = c.Verdict, report.VerdictLine(c)
+		for _, v := range c.Rows {
+			if i := slices.IndexFunc(rows, func(r history.Row) bool { return r.Key == v.Row }); i >= 0 {
+				rows[i].Verdict, rows[i].Reason, rows[i].Ratio = v.Verdict, v.Reason, v.Ratio
+			}
+		}
+	} else if o.err != nil {
+		night.Line = "not compared: " + o.err.Error()
+	}
+	night.Rows = rows
+	if night.Changes, err = n.newChanges(night); err != nil {
+		return nil, err
+	}
+	return night, n.append(night)
+}
+
+func (n *nightly) leftOut() []string {
+	var out []string
+	for _, what := range []string{"head", "sentinel", "confirmation"} {
+		if text := n.state.LeftOut[what]; text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// append adds a night to the history, once. An index that cannot follow is made
+// anew by the next who opens it.
+func (n *nightly) append(night *history.Night) error {
+	_, err := n.store.Append(night)
+	var index *history.IndexError
+	if errors.As(err, &index) {
+		fmt.Fprintf(n.env.Stderr, "warning: %v; the night is stored, and trbench history reindex makes the index anew\n", err)
+		return nil
+	}
+	return err
+}
+
+// rowsOf are the gated rows of a record.
+func rowsOf(r *results.Record) ([]history.Row, error) {
+	self := []guard.Named{{Name: "tonight", Record: r}}
+	g, err := guard.Gather(self, self)
+	var unequal *guard.UnequalError
+	if errors.As(err, &unequal) {
+		return nil, nil // its figures mean nothing
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []history.Row
+	for _, row := range g.Rows {
+		processes := row.Head[0]
+		if !slices.ContainsFunc(processes, func(v float64) bool { return !(v > 0) }) && len(processes) > 0 {
+			out = append(out, history.Row{Key: row.Key, Unit: row.Unit, Direction: row.Direction, Processes: processes})
+		}
+	}
+	return out, nil
+}
+
+// newChanges are the change points that no night found before, once they are no
+// longer provisional.
+func (n *nightly) newChanges(night *history.Night) ([]history.Known, error) {
+	series, err := n.store.Series(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	known, err := n.store.Known()
+	if err != nil {
+		return nil, err
+	}
+	var out []history.Known
+	for _, s := range series {
+		if i := slices.IndexFunc(night.Rows, func(r history.Row) bool { return r.Key == s.Row }); i >= 0 && !slices.ContainsFunc(s.Points, func(p results.Point) bool { return p.Run == night.ID }) {
+			s.Points = append(s.Points, results.Point{Run: night.ID, Created: night.Began, Sequence: n.store.Next(), Value: night.Rows[i].Value()})
+		}
+		for _, c := range history.Changes(s, known) {
+			if !c.Provisional && !slices.ContainsFunc(known, func(k history.Known) bool { return k.ID == c.ID }) {
+				out = append(out, history.Known{ID: c.ID, Row: s.Row.String(), Night: c.Night, Slower: c.Slower})
+			}
+		}
+	}
+	return out, nil
+}
+
+// abandon puts a night that cannot be gone on with into the history, with what
+// it measured.
+func (n *nightly) abandon(why string) error {
+	fmt.Fprintf(n.env.Stderr, "the night that began %s is abandoned: %s\n", n.state.Began.Format(time.RFC3339), why)
+	night := &history.Night{ID: n.state.ID, Began: n.state.Began, Ended: n.begun.UTC(), Program: n.state.Program, Line: "abandoned: " + why,
+		Warnings: []results.Warning{{Code: "abandoned", Text: "the night was not ended: " + why}}}
+	r, err := (&measurement{file: n.tonight("head.json")}).record()
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		k, err := n.store.Keep("head", r)
+		if err != nil {
+			return err
+		}
+		night.Records = []history.Kept{k}
+	}
+	return n.append(night)
+}
+
+// show thins the history, writes the page, and prints the verdict.
+func (n *nightly) show(o *outcome, night *history.Night) error {
+	var keep []string
+	for _, k := range o.records {
+		keep = append(keep, k.File)
+	}
+	removed, bytes, over, err := n.store.Thin(n.config.Retention.rule(), keep)
+	if err != nil {
+		return err
+	}
+	rates, err := n.store.Rates()
+	if err != nil {
+		return err
+	}
+	series, err := n.store.Series(nil, false)
+	if err != nil {
+		return err
+	}
+	changes, err := changesOf(n.store, series, n.env.Now())
+	if err != nil {
+		return err
+	}
+	lines := n.lines(o, night, rates, changes)
+	if over > 0 {
+		lines = append(lines, fmt.Sprintf("The records of the baseline and of this night take %s more than max_bytes.", report.Bytes(over)))
+	}
+	if err := n.page(o, night, lines); err != nil {
+		return err
+	}
+	if o.comparison != nil {
+		if err := report.Verdict(n.env.Stdout, report.FormatText, o.comparison); err != nil {
+			return err
+		}
+	}
+	out := &printer{w: n.env.Stdout}
+	out.linef("\nNight %d", night.Sequence)
+	for _, l := range lines {
+		out.linef("  %s", l)
+	}
+	out.linef("  %s of records in %s, %d thinned", report.Bytes(bytes), n.env.short(n.config.History), len(removed))
+	out.linef("Page: %s", n.env.short(n.config.Page))
+	return out.err
+}
+
+// lines are what there is to say beside the comparison.
+func (n *nightly) lines(o *outcome, night *history.Night, rates history.Rates, changes []changeView) []string {
+	var out []string
+	for _, l := range night.LeftOut {
+		out = append(out, "Left out: "+l+".")
+	}
+	for _, w := range night.Warnings {
+		out = append(out, fmt.Sprintf("Warning: %s [%s]", w.Text, w.Code))
+	}
+	for _, m := range n.store.Missing {
+		out = append(out, "Missing from the history: "+m+".")
+	}
+	if s := o.sentinel; s != nil {
+		out = append(out, fmt.Sprintf("Sentinel, %s: nothing changed: %s; slowed by %.1f %% (%d ns in %s, noise %.2f %%): %s.",
+			s.Row, told(s.Null), 100*s.Factor, s.Ns, s.SubGraph, 100*s.Noise, told(s.Injected)))
+	}
+	if rates.FalseFinal.N > 0 {
+		for _, l := range rateLines(rates) {
+			out = append(out, fmt.Sprintf("Over %s, %s.", count(rates.FalseFinal.N, "night"), l))
+		}
+	}
+	for _, c := range changes {
+		if c.State == changeOpen || c.State == changeExpired {
+			out = append(out, fmt.Sprintf("Change point %s (%s): %+.2f %% since night %d: %s.", c.ID, c.State, 100*(c.After/c.Before-1), c.Night, c.Row))
+		}
+	}
+	return out
+}
+
+func told(t history.Trial) string {
+	switch {
+	case t.Final:
+		return "slower, confirmed"
+	case t.First:
+		return "slower at first, not confirmed"
+	}
+	return "not slower (" + t.Verdict + ")"
+}
+
+func (n *nightly) page(o *outcome, night *history.Night, lines []string) error {
+	extra := page.Extra{Title: fmt.Sprintf("trbench: night %d", night.Sequence)}
+	c := &page.Comparison{Status: page.Unclear}
+	switch {
+	case o.comparison != nil:
+		c.Status = map[string]string{results.Slower: page.Worse, results.Faster: page.Better, results.Same: page.Same, results.Ambiguous: page.Unclear}[o.comparison.Verdict]
+		c.Verdict = []string{fmt.Sprintf("Night %d: %s", night.Sequence, report.VerdictLine(o.comparison))}
+		c.Tables = report.VerdictSections(o.comparison)
+	case o.err != nil:
+		c.Verdict = []string{fmt.Sprintf("Night %d was not compared: %v", night.Sequence, o.err)}
+	default:
+		c.Verdict = []string{fmt.Sprintf("Night %d: there is no baseline to compare with", night.Sequence)}
+	}
+	c.Verdict = append(c.Verdict, lines...)
+	extra.Comparison = c
+	if err := os.MkdirAll(filepath.Dir(n.config.Page), 0o777); err != nil {
+		return &bench.InputError{Name: "page " + n.env.short(n.config.Page), Reason: "cannot be written: " + unwrapPath(err).Error()}
+	}
+	if err := page.WriteFile(n.config.Page, []report.Named{{Name: "tonight", Record: o.head}}, extra); err != nil {
+		return &bench.InputError{Name: "page " + n.env.short(n.config.Page), Reason: "cannot be written: " + err.Error(), Hint: "the night is stored; the next try makes the page"}
+	}
+	return nil
+}
+
+// inconclusiveError is an end that says neither good nor bad.
+type inconclusiveError struct{ text, advice string }
+
+func (e *inconclusiveError) Error() string { return e.text }

@@ -1,0 +1,613 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/results/history"
+)
+
+// guarded is a machine whose figures a test sets: nightly runs on it in this
+// process.
+type guarded struct {
+	t   *testing.T
+	dir string
+	rng *rand.Rand
+	now time.Time
+	// level multiplies a configuration's times.
+	level func(r bench.CellRequest, k results.ConfigurationKey) float64
+	// before, if set, is called before each replicate.
+	before func(r bench.CellRequest) error
+	cells  int // replicates that ended
+	stderr string
+}
+
+const guardedConfig = `
+run: --batch=1,2 --mode=eager,graph
+sentinel:
+  run: --workload=golden-tiny --batch=4 --mode=eager
+`
+
+func newGuarded(t *testing.T, config string) *guarded {
+	g := &guarded{t: t, dir: t.TempDir(), rng: rand.New(rand.NewPCG(1, 2)), now: time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC),
+		level: func(bench.CellRequest, results.ConfigurationKey) float64 { return 1 }}
+	g.configure(config)
+	return g
+}
+
+func (g *guarded) configure(text string) {
+	g.t.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, "nightly.yaml"), []byte(text), 0o666); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// replicate invents a cell: 0.2 % between processes.
+func (g *guarded) replicate(ctx context.Context, r bench.CellRequest) (*results.Cell, error) {
+	if g.before != nil {
+		if err := g.before(r); err != nil {
+			return nil, err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := &results.Cell{Key: r.Cell, Steps: r.Steps, Blocks: r.Blocks, Variants: []int{r.Cell.Variant}, Verify: results.Verify{Equal: true, Tensors: 1, Steps: 4}}
+	for i, k := range r.Configurations {
+		x := results.Configuration{Key: k}
+		process := g.level(r, k) * (1 + .002*g.rng.NormFloat64())
+		for _, m := range []struct {
+			name  string
+			value float64
+		}{{results.StepTimeNs, 1e6}, {results.SubmitTimeNs, 1e5}, {results.LatencyNs, 2e6}} {
+			taken := bench.Taken{Configuration: i, Timed: true}
+			var samples []results.Sample
+			each := 1
+			if m.name != results.StepTimeNs {
+				each = r.Single
+			}
+			for b := range r.Blocks * each {
+				b /= each
+				v := m.value * process * (1 + .001*g.rng.NormFloat64())
+				if r.Inject != nil && m.name != results.StepTimeNs {
+					v += float64(r.Inject.Ns)
+				}
+				samples = append(samples, results.Sample{Process: r.Process, Block: b, Value: v})
+				taken.Block, taken.Values = b, []bench.Value{{Metric: m.name, Value: v}}
+				if r.Events != nil {
+					r.Events(bench.Event{Taken: &taken})
+				}
+			}
+			x.Metrics = append(x.Metrics, results.NewMetric(m.name, samples))
+		}
+		c.Configurations = append(c.Configurations, x)
+	}
+	g.cells++
+	return c, nil
+}
+
+func (g *guarded) call(ctx context.Context, args ...string) (code int, stdout string) {
+	g.t.Helper()
+	engine := fakeEngine()
+	engine.RunCell = g.replicate
+	var out, errs bytes.Buffer
+	code = Main(&Env{Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: func(string) string { return "" }, WorkDir: g.dir,
+		Now: func() time.Time { return g.now }, Engine: engine})
+	g.stderr = errs.String()
+	return code, out.String()
+}
+
+// night runs one night and expects its exit code; the next is a day later.
+func (g *guarded) night(want int) string {
+	g.t.Helper()
+	code, stdout := g.call(g.t.Context(), "nightly", "--config=nightly.yaml")
+	if code != want {
+		g.t.Fatalf("exit %d, want %d: %s\n%s", code, want, g.stderr, stdout)
+	}
+	g.now = g.now.AddDate(0, 0, 1)
+	return stdout
+}
+
+func (g *guarded) do(want int, args ...string) string {
+	g.t.Helper()
+	code, stdout := g.call(g.t.Context(), args...)
+	if code != want {
+		g.t.Fatalf("%v: exit %d, want %d: %s", args, code, want, g.stderr)
+	}
+	return stdout
+}
+
+// base makes three nights and pins them.
+func (g *guarded) base() {
+	g.t.Helper()
+	config, err := os.ReadFile(filepath.Join(g.dir, "nightly.yaml"))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	run, _, _ := strings.Cut(string(config), "sentinel:")
+	g.configure(run + "sentinel: {off: true}\n")
+	defer g.configure(string(config))
+	for range 3 {
+		code := exitInconclusive
+		if len(g.briefs()) > 0 {
+			code = -1
+		}
+		got, _ := g.call(g.t.Context(), "nightly", "--config=nightly.yaml")
+		if code >= 0 && got != code {
+			g.t.Fatalf("exit %d: %s", got, g.stderr)
+		}
+		g.now = g.now.AddDate(0, 0, 1)
+		g.do(0, "baseline", "pin", "last", "--why=good")
+	}
+}
+
+func (g *guarded) briefs() []history.Brief {
+	g.t.Helper()
+	s, err := history.Open(filepath.Join(g.dir, defaultHistory), false)
+	if os.IsNotExist(unwrapPath(err)) || err != nil && strings.Contains(err.Error(), "no such file") {
+		return nil
+	}
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer s.Close()
+	list, err := s.List()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return list
+}
+
+func (g *guarded) has(text string, wants ...string) {
+	g.t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			g.t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+func onlyEager(by float64) func(bench.CellRequest, results.ConfigurationKey) float64 {
+	return func(r bench.CellRequest, k results.ConfigurationKey) float64 {
+		if k.Mode == "eager" && r.Cell.Batch == 2 {
+			return by
+		}
+		return 1
+	}
+}
+
+// A guard's life: no baseline, a baseline, nights that are the same, a bad
+// moment, a regression.
+func TestNights(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	out := g.night(exitInconclusive)
+	g.has(g.stderr, "there is no baseline to compare with", "hint: trbench baseline pin 1 --dir=results/nightly --why=TEXT makes this night one")
+	g.has(out, "Night 1\n", "Sentinel, golden-tiny/batch=4/gpus=1/resolution=16/eager/event/device/submit_time_ns: nothing changed: not slower (same); slowed by 5.0 %", "in OPTIMIZER", "slower, confirmed.")
+	g.base()
+	out = g.night(exitOK)
+	g.has(out, "Verdict: same (12 rows: 12 same)", "base: night-2", "head: tonight", "Page: results/nightly/page.html",
+		"Over 2 nights, nothing changed, called slower: 0 of 2 at first")
+
+	// A bad moment is over when the confirmation measures.
+	turn := 0
+	g.level = func(r bench.CellRequest, k results.ConfigurationKey) float64 {
+		if turn++; turn <= 4*16 && r.Cell.Workload != "golden-tiny" {
+			return onlyEager(1.06)(r, k)
+		}
+		return 1
+	}
+	out = g.night(exitOK)
+	g.has(out, "not_repeated, again ", "[head_measured_again]")
+
+	g.level = onlyEager(1.06)
+	out = g.night(exitFailure)
+	g.has(out, "Verdict: slower (12 rows: 3 slower, 9 same)", "confirmed, again +", "confirming head: confirm-0-head")
+	g.has(g.stderr, "confirming 3 slower rows of 1 cell")
+	page, err := os.ReadFile(filepath.Join(g.dir, defaultHistory, "page.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.has(string(page), "Night 7: slower (12 rows: 3 slower, 9 same)", `class="comparison worse"`)
+	list := g.briefs()
+	if len(list) != 7 || list[6].Verdict != results.Slower || len(list[6].Slower) != 3 || !reflect.DeepEqual(list[6].Base, []string{"night-2", "night-3", "night-4"}) || list[6].Sentinel == nil {
+		t.Errorf("%+v", list)
+	}
+	var roles []string
+	for _, k := range list[6].Records {
+		roles = append(roles, k.Role)
+	}
+	if strings.Join(roles, ", ") != "sentinel null base, sentinel null head, sentinel injected base, sentinel injected head, sentinel injected-again base, sentinel injected-again head, head, confirming head" {
+		t.Errorf("%q", roles)
+	}
+	if left, _ := filepath.Glob(filepath.Join(g.dir, defaultHistory, "tonight", "*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A change of level gets its id on the night on which it is no more
+// provisional, and keeps it.
+func TestChangesAreKept(t *testing.T) {
+	g := newGuarded(t, "run: --batch=1 --mode=eager\nsentinel: {off: true}\n")
+	var ids []string
+	for i := range 22 {
+		if i == 12 {
+			g.level = func(bench.CellRequest, results.ConfigurationKey) float64 { return 1.1 }
+		}
+		out := g.night(exitInconclusive)
+		for line := range strings.Lines(out) {
+			if rest, ok := strings.CutPrefix(line, "  Change point "); ok && strings.Contains(line, "/step_time_ns") {
+				id, _, _ := strings.Cut(rest, " ")
+				ids = append(ids, fmt.Sprint(i+1, " ", id))
+			}
+		}
+	}
+	if len(ids) != 7 || !strings.HasPrefix(ids[0], "16 ") {
+		t.Fatalf("%q", ids)
+	}
+	id := strings.TrimPrefix(ids[0], "16 ")
+	for _, other := range ids {
+		if !strings.HasSuffix(other, id) {
+			t.Errorf("%q", ids)
+		}
+	}
+	s, err := history.Open(filepath.Join(g.dir, defaultHistory), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if known, err := s.Known(); err != nil || len(known) != 3 || known[0].Night != 13 {
+		t.Errorf("%+v, %v", known, err)
+	}
+}
+
+// With a second program both sides are measured again, each by its own.
+func TestBaseCommand(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\nbase_command: bin/faked\n")
+	if err := os.Mkdir(filepath.Join(g.dir, "bin"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(g.dir, "bin", "faked")); err != nil {
+		t.Fatal(err)
+	}
+	g.base()
+	g.level = onlyEager(1.06)
+	out := g.night(exitFailure)
+	g.has(out, "confirming base: confirm-0-base", "confirming head: confirm-0-head", "confirmed, again +")
+	if strings.Contains(out, "head_measured_again") {
+		t.Errorf("%s", out)
+	}
+	// Its figures decide: submit time and latency are not among what it has.
+	g.has(out, "not_confirmed")
+	g.configure("run: --batch=2 --mode=eager\nsentinel: {off: true}\nbase_command: bin/none\n")
+	g.night(exitUsage)
+	g.has(g.stderr, "bin/none, which is no program")
+}
+
+// Whatever replicate a night is ended in, the next one goes on: nothing
+// finished runs twice, and the night is stored once.
+func TestNightGoesOn(t *testing.T) {
+	begin := func() *guarded {
+		g := newGuarded(t, guardedConfig)
+		g.base()
+		g.level, g.cells = onlyEager(1.06), 0
+		return g
+	}
+	whole := begin()
+	whole.night(exitFailure)
+	all := whole.cells
+	if all < 50 {
+		t.Fatalf("%d replicates", all)
+	}
+	step := all / 7
+	if testing.Short() {
+		step = all / 2
+	}
+	g := begin()
+	for at := 1; at < all; at += step {
+		ctx, cancel := context.WithCancel(t.Context())
+		g.cells = 0
+		g.before = func(bench.CellRequest) error {
+			if g.cells == at {
+				cancel()
+			}
+			return nil
+		}
+		code, _ := g.call(ctx, "nightly", "--config=nightly.yaml")
+		cancel()
+		if code != exitInterrupted || !strings.Contains(g.stderr, "trbench: interrupted; what is finished of the night is kept in results/nightly/tonight\nhint: trbench nightly with the same configuration goes on from there\n") {
+			t.Fatalf("after %d: exit %d, %s", at, code, g.stderr)
+		}
+		g.before = nil
+		nights := len(g.briefs())
+		g.night(exitFailure)
+		g.has(g.stderr, "going on with the night that began ")
+		if g.cells != all {
+			t.Errorf("ended in replicate %d: %d replicates in all, want %d", at, g.cells, all)
+		}
+		if n := len(g.briefs()); n != nights+1 {
+			t.Errorf("ended in replicate %d: %d nights more", at, n-nights)
+		}
+	}
+}
+
+// One night at a time; the second is told, and nothing is lost.
+func TestTwoNights(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	running, goOn := make(chan bool), make(chan bool)
+	var once sync.Once
+	other := &guarded{t: t, dir: g.dir, rng: g.rng, now: g.now, level: g.level}
+	g.before = func(bench.CellRequest) error {
+		once.Do(func() { running <- true; <-goOn })
+		return nil
+	}
+	end := make(chan int)
+	go func() {
+		code, _ := g.call(t.Context(), "nightly", "--config=nightly.yaml")
+		end <- code
+	}()
+	<-running
+	code, _ := other.call(t.Context(), "nightly", "--config=nightly.yaml")
+	if code != exitUsage || !strings.Contains(other.stderr, "history results/nightly is being written by another nightly (process ") {
+		t.Errorf("exit %d, %s", code, other.stderr)
+	}
+	close(goOn)
+	if code := <-end; code != exitInconclusive || len(g.briefs()) != 1 {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// What there is no time for is named.
+func TestDeadline(t *testing.T) {
+	for _, test := range []struct {
+		name, deadline string
+		perReplicate   time.Duration
+		code           int
+		want           []string
+	}{
+		{"enough", "100h", time.Minute, exitFailure, []string{"Verdict: slower"}},
+		{"no sentinel, no confirmation", "40m", time.Minute, exitInconclusive, []string{"Left out: the sentinel: there was no time for it before the deadline.",
+			"Left out: 12 of 12 turns of the confirmation: the deadline was over.", "Verdict: ambiguous", "it was not measured again"}},
+	} {
+		g := newGuarded(t, guardedConfig)
+		g.base()
+		g.configure(guardedConfig + "deadline: " + test.deadline + "\n")
+		g.level = onlyEager(1.06)
+		g.before = func(bench.CellRequest) error { g.now = g.now.Add(test.perReplicate); return nil }
+		out := g.night(test.code)
+		g.before = nil
+		for _, want := range test.want {
+			if !strings.Contains(out, want) && want != "it was not measured again" {
+				t.Errorf("%s: lacks %q:\n%s", test.name, want, out)
+			}
+		}
+		if list := g.briefs(); len(list) != 4 || test.code == exitInconclusive && len(list[3].LeftOut) != 2 {
+			t.Errorf("%s: %+v", test.name, list)
+		}
+	}
+	// Over before anything was measured.
+	g := newGuarded(t, guardedConfig+"deadline: 1ns\n")
+	g.night(exitInconclusive)
+	g.has(g.stderr, "the deadline was over before one process had ended: nothing was measured, and no night is added")
+	if len(g.briefs()) != 0 {
+		t.Error("a night was added")
+	}
+}
+
+func TestClockJumpedBack(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	g.base()
+	g.now = g.now.AddDate(-1, 0, 0)
+	g.has(g.night(exitOK), "the clock jumped back; the history is in the order of nights, not of times [clock_jumped_back]")
+	if list := g.briefs(); len(list) != 4 || list[3].Sequence != 4 || list[3].Warnings[0].Code != "clock_jumped_back" {
+		t.Errorf("%+v", list)
+	}
+	// And within a night.
+	ctx, cancel := context.WithCancel(t.Context())
+	g.before = func(bench.CellRequest) error { cancel(); return nil }
+	g.call(ctx, "nightly", "--config=nightly.yaml")
+	g.before = nil
+	g.now = g.now.Add(-time.Hour)
+	g.has(g.night(exitOK), "its deadline begins anew [clock_jumped_back]")
+}
+
+// A night that cannot be gone on with is in the history as what it is.
+func TestAbandoned(t *testing.T) {
+	for name, change := range map[string]func(g *guarded){
+		"it was begun with another configuration": func(g *guarded) { g.configure(guardedConfig + "\n# another\n") },
+		"it was begun 2026-05-04T02:00:00Z":       func(g *guarded) { g.now = g.now.AddDate(0, 0, 2) },
+	} {
+		g := newGuarded(t, guardedConfig)
+		g.base()
+		ctx, cancel := context.WithCancel(t.Context())
+		g.cells = 0
+		g.before = func(bench.CellRequest) error {
+			if g.cells == 5 {
+				cancel()
+			}
+			return nil
+		}
+		g.call(ctx, "nightly", "--config=nightly.yaml")
+		g.before = nil
+		change(g)
+		g.night(exitOK)
+		list := g.briefs()
+		if len(list) != 5 || list[3].Line != "abandoned: "+name || list[3].Warnings[0].Code != "abandoned" || len(list[3].Records) != 1 || list[4].Verdict != results.Same {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+}
+
+func TestDisagreementAtNight(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	g.before = func(r bench.CellRequest) error {
+		return &bench.DisagreementError{Cell: r.Cell, Reference: r.Configurations[0], Other: r.Configurations[1], Tensor: "w"}
+	}
+	g.night(exitDisagree)
+	if list := g.briefs(); len(list) != 1 || list[0].Warnings[0].Code != "modes_disagree" || !strings.HasPrefix(list[0].Line, "modes disagree: ") {
+		t.Errorf("%+v", list)
+	}
+}
+
+// A sentinel that fails does not cost the night.
+func TestSentinelFails(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	g.base()
+	g.before = func(r bench.CellRequest) error {
+		if r.Cell.Workload == "golden-tiny" {
+			return fmt.Errorf("it died")
+		}
+		return nil
+	}
+	g.has(g.night(exitOK), "Verdict: same", "the guard could not be tested: ", "[sentinel_failed]")
+}
+
+// A damaged history or pin is refused, before anything is measured.
+func TestDamageAtNight(t *testing.T) {
+	g := newGuarded(t, guardedConfig)
+	g.base()
+	files, _ := filepath.Glob(filepath.Join(g.dir, defaultHistory, "nights", "*"))
+	kept, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(files[1], 90); err != nil {
+		t.Fatal(err)
+	}
+	g.cells = 0
+	g.night(exitUsage)
+	g.has(g.stderr, "history results/nightly is damaged: nights/000002-")
+	if g.cells != 0 {
+		t.Errorf("%d replicates ran", g.cells)
+	}
+	if err := os.WriteFile(files[1], kept, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s, err := history.Open(filepath.Join(g.dir, defaultHistory), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := s.Pins()
+	_ = s.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(g.dir, defaultHistory, "records", pins[1].Record.File), 99); err != nil {
+		t.Fatal(err)
+	}
+	g.night(exitUsage)
+	g.has(g.stderr, "pin night-2 cannot be used: ", "is not as it was written", "hint: trbench baseline drop night-2 takes it out")
+}
+
+func TestNightlyConfigs(t *testing.T) {
+	g := newGuarded(t, "")
+	for _, test := range []struct{ text, want string }{
+		{"", "has nothing to run"},
+		{"run: [--batch=1]", "is not understood: "},
+		{"run: --batch=1\nruns: x", "is not understood: [2:1] unknown field \"runs\""},
+		{"run: --batch=0", `--config: run: --batch "0" must be at least 1`},
+		{"run: --nonsense", "--config: run: unknown flag: --nonsense"},
+		{"run: batch", `--config: run: "batch" is no flag`},
+		{"run: --out=x", "--config: run: --out is nightly's own"},
+		{"run: --resume=x", "--config: run: --resume is nightly's own"},
+		{"run: --batch=1\nsentinel: {run: '--batch=1,2'}", "--config: sentinel: run: must be one cell, with eager or graph as its first mode"},
+		{"run: --batch=1\nsentinel: {run: --batch=1 --mode=step}", "must be one cell, with eager or graph"},
+		{"run: --batch=1\nsentinel: {sub_graph: X}", `names the sub_graph "X", which no step has`},
+		{"run: --batch=1\nsentinel: {processes: 3}", "has sentinel processes 3, which must be 4 to 1000"},
+		{"run: --batch=1\nconfirm_processes: 0", "has confirm_processes 0"},
+		{"run: --batch=1\ndeadline: soon", `has the deadline "soon", which is no time such as 3h`},
+		{"run: --batch=1\nretention: {full: 0}", "keeps less than one night"},
+		{"run: --batch=1\nbase_command: nightly.yaml", "which is no program"},
+		{"run: [", "is not understood: "},
+	} {
+		g.configure(test.text)
+		g.night(exitUsage)
+		g.has(g.stderr, test.want)
+		if strings.Count(g.stderr, "\n") > 2 {
+			t.Errorf("%q: %s", test.text, g.stderr)
+		}
+	}
+	g.do(exitUsage, "nightly")
+	g.has(g.stderr, "--config is missing")
+	g.do(exitUsage, "nightly", "--config=none.yaml")
+	g.has(g.stderr, "--config none.yaml cannot be opened: no such file or directory")
+	// The one in the help is one.
+	var text strings.Builder
+	for line := range strings.Lines(nightlyExample) {
+		if !strings.Contains(line, "base_command") {
+			text.WriteString(strings.TrimPrefix(line, "  "))
+		}
+	}
+	g.configure(text.String())
+	g.night(exitInconclusive)
+}
+
+// Every cell of a plan can be measured alone.
+func TestCellFlags(t *testing.T) {
+	g := newGuarded(t, "")
+	env := &Env{Getenv: func(string) string { return "" }, WorkDir: g.dir, Now: time.Now, Engine: fakeEngine()}
+	for _, flags := range [][]string{
+		{"--workload=resnet20-cifar,resnet50", "--batch=1,8", "--gpus=1,2", "--precision=fp32,amp", "--optimizer=sgd,lars", "--variants=0,2,5", "--ema", "--smoothing=0.1", "--freeze-stem"},
+		{"--workload=golden-tiny", "--batch=4", "--resolution=8,16", "--last-batch=3,2"},
+		{"--variants=all"},
+	} {
+		plan, ways, err := env.nightlyPlan("run", append([]string{"--mode=eager,step", "--sync=host,event", "--dispatch-ns=0,100", "--steps=7"}, flags...), 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range plan.Cells {
+			one, _, err := env.nightlyPlan("run", append(slices.Clone(ways), cellFlagsOf(c, plan.PrepareAll)...), plan.Processes)
+			want := plan
+			want.Cells = []results.CellKey{c}
+			if err != nil || !reflect.DeepEqual(one, want) {
+				t.Errorf("%+v, %v\nwant %+v", one, err, want)
+			}
+		}
+	}
+}
+
+func TestBaseline(t *testing.T) {
+	g := newGuarded(t, "run: --batch=1 --mode=eager\nsentinel: {off: true}\n")
+	g.do(exitUsage, "baseline", "list")
+	g.has(g.stderr, "history results/nightly is not there")
+	g.night(exitInconclusive)
+	g.do(exitUsage, "baseline", "pin", "last")
+	g.has(g.stderr, "--why is missing")
+	if out := g.do(0, "baseline", "list"); out != "Nothing is pinned.\n" {
+		t.Errorf("%q", out)
+	}
+	g.do(0, "baseline", "pin", "1", "--why=release 1")
+	g.do(exitUsage, "baseline", "pin", "last", "--why=again")
+	g.has(g.stderr, "baseline last is pinned already, as night-1 by ")
+	g.do(0, "run", "--batch=1", "--mode=eager", "--processes=8", "--out=r.json")
+	g.do(0, "baseline", "pin", "r.json", "--why=by hand")
+	g.has(g.do(0, "baseline", "list"), "night-1  2026-05-02  ", "release 1", "r.json   2026-05-02  ", "by hand")
+	g.has(g.night(exitOK), "base: night-1, ", "base: r.json, ")
+	g.do(0, "baseline", "drop", "night-1", "--why=old")
+	g.do(exitUsage, "baseline", "drop", "night-1", "--why=old")
+	g.has(g.stderr, "baseline night-1 is not pinned")
+	g.do(exitUsage, "baseline", "pin", "9", "--why=x")
+	g.has(g.stderr, "baseline 9 is no night of the history")
+	g.do(exitUsage, "baseline", "pin", "none.json", "--why=x")
+	g.has(g.stderr, "baseline none.json is neither a night nor a record: ")
+	interrupt(t, filepath.Join(g.dir, "r.json"))
+	g.do(exitUsage, "baseline", "pin", "r.json", "--why=x")
+	g.has(g.stderr, "baseline r.json is not complete")
+	g.do(exitUsage, "baseline", "pin", "last", "1", "--why=x")
+	g.has(g.stderr, "pin takes one name, not 2")
+}

@@ -25,7 +25,7 @@ func (s sources) details() []Section {
 		s.readings("Calibration", "What this machine takes for known small things.", func(e results.Environment) []results.Reading { return e.Calibration }),
 		s.readings("Readings", "What changes from minute to minute, as the run found it.", func(e results.Environment) []results.Reading { return e.Readings }),
 		s.moments(), s.underLoad(),
-		s.verification(), s.prepared(), s.plans(), s.replication(), s.runs(),
+		s.verification(), s.prepared(), s.tuning(), s.plans(), s.replication(), s.runs(),
 	} {
 		if len(t.Grid.Rows) > 0 {
 			out = append(out, t)
@@ -256,6 +256,9 @@ func (s sources) plans() Section {
 	left := 0
 	for cell, src := range s.cells {
 		for _, raw := range cell.Plans {
+			if isTuning(raw) {
+				continue // it has a section of its own
+			}
 			if len(all) == maxPlanRows {
 				left++
 				continue
@@ -283,6 +286,51 @@ func (s sources) plans() Section {
 		lines = append(lines, fmt.Sprintf("%d more are in the records.", left))
 	}
 	return Section{"Library plans", g, lines}
+}
+
+// tuning is how the operators of cells were run, beside what the other ways would
+// have taken.
+func (s sources) tuning() Section {
+	g, cols := s.cellTable("way", "step", "submission", "order of graphs", "taken")
+	g.LeftEnd = 2
+	var lines []string
+	for cell, src := range s.cells {
+		t, ok := cell.Tuning()
+		if !ok {
+			continue
+		}
+		at := keys(src, cell, cols)
+		order := func(o string) string {
+			if o == "" {
+				return "streams, as eager's"
+			}
+			return plain(o)
+		}
+		if len(t.Candidates) == 0 {
+			g.Rows = append(g.Rows, append(slices.Clone(at), plain(t.Words), "-", "-", order(t.GraphOrder), plain(t.Source)))
+		}
+		for _, k := range t.Candidates {
+			step, submit, taken := Duration(k.StepTimeNs), Duration(k.SubmitTimeNs), ""
+			if k.Words == t.Words {
+				taken = plain(t.Source)
+			}
+			if k.Failure != "" {
+				step, submit, taken = "-", "-", "left out"
+			}
+			g.Rows = append(g.Rows, append(slices.Clone(at), plain(k.Words), step, submit, order(k.GraphOrder), taken))
+		}
+		if line := t.Source + ": " + t.Rule + "."; t.Rule != "" && !slices.Contains(lines, plain(line)) {
+			lines = append(lines, plain(line))
+		}
+	}
+	return Section{"Tuning", g, append([]string{
+		"How a GPU ran the operators of a cell, the same in all modes and processes. Steps are of mode step, queued; graphs in another order than eager's work have a freedom that eager has not."}, lines...)}
+}
+
+// isTuning says whether a plan is listed as the cell's tuning.
+func isTuning(raw json.RawMessage) bool {
+	_, ok := (&results.Cell{Plans: []json.RawMessage{raw}}).Tuning()
+	return ok
 }
 
 // planFields reads an object's members in their order; what is no object is

@@ -168,8 +168,12 @@ func TestExactDifferences(t *testing.T) {
 	counts.Launches.Host = results.Count(101)
 	counts.Kernels = results.Count(7)
 	counts.GraphNodes = map[string]int64{"memcpy": 1, "kernel": 5}
-	base.Cells[0].Plans = []json.RawMessage{[]byte(`{"engine":1,"node":"a"}`), []byte(`{"engine":1,"node":"b"}`)}
-	head.Cells[0].Plans = []json.RawMessage{[]byte(`{"node":"b","engine":2}`), []byte(`{"node":"a", "engine":1}`)}
+	// The first of base and the second of head differ in what was measured alone,
+	// as the tunings do.
+	base.Cells[0].Plans = []json.RawMessage{[]byte(`{"engine":1,"node":"a","time_ns":5.5}`), []byte(`{"engine":1,"node":"b"}`),
+		[]byte(`{"key":"tuning","edges":"hazards","rule":"drift 1","candidates":[{"words":"none","step_time_ns":7}]}`)}
+	head.Cells[0].Plans = []json.RawMessage{[]byte(`{"node":"b","engine":2}`), []byte(`{"node":"a", "engine":1,"time_ns":6}`),
+		[]byte(`{"key":"tuning","edges":"hazards","rule":"drift 2","candidates":[{"words":"none","step_time_ns":8}]}`)}
 	g, err := Gather(named(base), named(head))
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
@@ -14,10 +13,11 @@ import (
 // bit: the fake driver runs branches at once, and computes what the CPU device
 // computes.
 func TestTunedTrainsAsTheCPU(t *testing.T) {
-	for _, c := range []struct {
+	type tuned struct {
 		o     Tuning
 		width [2]int // of a training step's graph, least and most
-	}{
+	}
+	list := []tuned{
 		{Tuning{}, [2]int{2, 4}},
 		{Tuning{Edges: EdgesSerial}, [2]int{1, 1}},
 		{Tuning{Edges: EdgesHazards}, [2]int{3, 99}},
@@ -25,8 +25,14 @@ func TestTunedTrainsAsTheCPU(t *testing.T) {
 		{Tuning{Edges: EdgesSerial, OneKernelNorm: true, Dependent: true}, [2]int{1, 1}},
 		{Tuning{FusedJoin: true, NormMask: true}, [2]int{2, 4}},
 		{Tuning{Edges: EdgesHazards, FusedJoin: true, NormMask: true, OneKernelNorm: true}, [2]int{3, 99}},
-	} {
-		t.Run(fmt.Sprintf("edges=%s one=%v dependent=%v join=%v", c.o.Edges, c.o.OneKernelNorm, c.o.Dependent, c.o.FusedJoin), func(t *testing.T) {
+	}
+	for _, words := range (&Device{}).Tunings() {
+		o, err := ParseTuning(words)
+		must(t, err)
+		list = append(list, tuned{o, [2]int{2, 99}})
+	}
+	for _, c := range list {
+		t.Run(c.o.String(), func(t *testing.T) {
 			if raceDetector && (c.o.Edges != EdgesHazards || c.o.Dependent) {
 				t.Skip("hazards alone have the most at once")
 			}

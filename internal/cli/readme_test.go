@@ -125,6 +125,10 @@ func TestREADME(t *testing.T) {
 var tested = map[string]string{
 	"go test ./...": "that is what runs this test",
 	"CGO_ENABLED=1 CGO_LDFLAGS=-L/usr/local/cuda/lib64/stubs go build -tags gorgonia -o trbench-gorgonia ./cmd/trbench": "CI builds it where CUDA's headers are",
+	"go run ./cmd/trbench nightly --config=nightly.yaml":                                                                "TestREADMENightly",
+	`go run ./cmd/trbench baseline pin last --why="known to be good"`:                                                   "TestREADMENightly",
+	"go run ./cmd/trbench history":                                                                                      "TestREADMENightly",
+	"go run ./cmd/trbench history --row=submit_time_ns --plots=trends":                                                  "TestREADMENightly",
 	"./trbench-gorgonia run --device=cuda --kernels=builtin --mode=eager,graph --launcher=purego,gorgonia":              "TestLaunchers runs its flags",
 }
 

@@ -136,7 +136,7 @@ type BarSegment struct {
 // Charts makes the charts that the records can carry, in the order of
 // [Kinds], and says why others are absent.
 func Charts(records []Named) (charts []Chart, absent []string) {
-	pictures, absent := gather(records).all()
+	pictures, absent := gather(records).charted()
 	for _, p := range pictures {
 		charts = append(charts, p.Chart())
 	}

@@ -31,9 +31,10 @@ type Contents struct {
 	Equal    bool
 	// Split divides the headlines' speed-up; nil if none is stored.
 	Split *Section
-	// Tables are the figures, and the ratios if there are any.
+	// Tables are the figures, and what there is of ratios and traced passes.
 	Tables []Section
-	// Charts are the plots; Absent says why others are not drawn.
+	// Charts are the plots, without the pictures of timelines, which a renderer
+	// draws from these; Absent says why others are not drawn.
 	Charts []Chart
 	Absent []string
 	// Details are the environment, the check, and how the runs were made.
@@ -84,10 +85,12 @@ func Collect(records []Named) (Contents, error) {
 	if t := s.splits(); len(t.Grid.Rows) > 0 {
 		c.Split = &t
 	}
-	if t := s.ratios(); len(t.Grid.Rows) > 0 {
-		c.Tables = append(c.Tables, t)
+	for _, t := range []Section{s.ratios(), s.times(), s.lateness(), s.launchCosts()} {
+		if len(t.Grid.Rows) > 0 {
+			c.Tables = append(c.Tables, t)
+		}
 	}
-	pictures, absent := s.all()
+	pictures, absent := s.charted()
 	for _, p := range pictures {
 		c.Charts = append(c.Charts, p.Chart())
 	}

@@ -210,6 +210,9 @@ func orDash(s string) string {
 	return s
 }
 
+// Plain is text of others made fit for one line of any output.
+func Plain(s string) string { return plain(s) }
+
 // plain is text fit for one line of any output: a record may come from
 // anywhere, and a worker's stderr holds whatever a library wrote.
 func plain(s string) string {

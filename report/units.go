@@ -62,6 +62,9 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
+// Percent shows a share with two significant digits.
+func Percent(share float64) string { return percent(share) }
+
 // percent shows a share with two significant digits.
 func percent(share float64) string {
 	p := 100 * share

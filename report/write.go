@@ -102,6 +102,13 @@ func Plots(dir string, formats []string, records []Named) (files, absent []strin
 
 // all draws every kind. What is said of a cell is said once, not six times.
 func (s sources) all() (pictures []Picture, absent []string) {
+	pictures, absent = s.charted()
+	ps, as := s.tracedTimelines()
+	return append(pictures, ps...), append(absent, as...)
+}
+
+// charted are the pictures that are data as well: all but those of timelines.
+func (s sources) charted() (pictures []Picture, absent []string) {
 	fs, cells := s.families()
 	for _, k := range Kinds() {
 		ps, as := drawFamilies(k, fs)
@@ -112,8 +119,6 @@ func (s sources) all() (pictures []Picture, absent []string) {
 		ps, as := f.tracedParts()
 		pictures, absent = append(pictures, ps...), append(absent, as...)
 	}
-	ps, as := s.tracedTimelines()
-	pictures, absent = append(pictures, ps...), append(absent, as...)
 	return pictures, append(absent, cells...)
 }
 

@@ -138,7 +138,7 @@ func (o *compareOptions) page(c *comparison, judged *results.Comparison) error {
 		for _, r := range s.records {
 			// One that is on both sides stands there once.
 			if !slices.ContainsFunc(records, func(n report.Named) bool { return n.Name == r.Name }) {
-				records = append(records, report.Named{Name: r.Name, Record: r.Record})
+				records = append(records, report.Named{Name: r.Name, Record: r.Record, Dir: filepath.Dir(o.env.path(filepath.FromSlash(r.Name)))})
 			}
 		}
 	}

@@ -658,9 +658,8 @@ func (n *nightly) page(o *outcome, night *history.Night, lines []string) error {
 	c := &page.Comparison{Status: page.Unclear}
 	switch {
 	case o.comparison != nil:
-		c.Status = map[string]string{results.Slower: page.Worse, results.Faster: page.Better, results.Same: page.Same, results.Ambiguous: page.Unclear}[o.comparison.Verdict]
-		c.Verdict = []string{fmt.Sprintf("Night %d: %s", night.Sequence, report.VerdictLine(o.comparison))}
-		c.Tables = report.VerdictSections(o.comparison)
+		c = page.Judged(o.comparison)
+		c.Verdict[0] = fmt.Sprintf("Night %d: %s", night.Sequence, c.Verdict[0])
 	case o.err != nil:
 		c.Verdict = []string{fmt.Sprintf("Night %d was not compared: %v", night.Sequence, o.err)}
 	default:

@@ -36,7 +36,9 @@ They must have a workload in common.
 Without --out a table goes to stdout, or the one text format that --format
 names. With --html a page is
 written that a browser opens from disk: the verdict, warnings, sortable tables,
-charts to zoom into, the machine; it loads nothing from anywhere. With --out each format becomes a file in that folder: report.txt,
+charts to zoom into, and of runs with --trace a step of each configuration as
+it was recorded, from the timelines that lie beside the records; it loads
+nothing from anywhere. With --out each format becomes a file in that folder: report.txt,
 report.md, report.csv, report.bench (Go's benchmark format, for benchstat) and
 plots as PNG and SVG.
 
@@ -136,9 +138,11 @@ func (o *reportOptions) once(files []string) error {
 	return nil
 }
 
-// writePage writes a page and says to whom where.
+// writePage writes a page, with the timelines that lie beside its records, and
+// says to whom where.
 func (e *Env) writePage(says io.Writer, name string, records []report.Named, extra page.Extra) error {
 	file := e.path(name)
+	extra.Timelines, extra.TimelineNotes = page.ReadTimelines(records)
 	if err := page.WriteFile(file, records, extra); err != nil {
 		return &bench.InputError{Name: "--html " + name, Reason: "cannot be written: " + err.Error()}
 	}

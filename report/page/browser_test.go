@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -192,6 +193,14 @@ func TestBrowser(t *testing.T) {
 	t.Run("charts", func(t *testing.T) { charts(t, in, gpu) })
 	t.Run("themes", func(t *testing.T) { themes(t, in, samples(t)["cpu"]) })
 	t.Run("prints", func(t *testing.T) { prints(t, in, gpu) })
+	t.Run("comparison", func(t *testing.T) { comparison(t, in, gpu) })
+	r := traced(t, t.TempDir(), 800)
+	withMachine(r.Record)
+	var extra page.Extra
+	extra.Timelines, extra.TimelineNotes = page.ReadTimelines([]report.Named{r})
+	t.Run("timelines shown", func(t *testing.T) { timelinesShown(t, in, extra, r) })
+	t.Run("timelines", func(t *testing.T) { timelines(t, in, extra, r) })
+	t.Run("durations", func(t *testing.T) { durations(t, in) })
 }
 
 // shows: in either theme, in a wide window and in a narrow one, charts are
@@ -200,7 +209,7 @@ func TestBrowser(t *testing.T) {
 func shows(t *testing.T, in context.Context, name string, records []report.Named) {
 	var extra page.Extra
 	if name == "gpu" {
-		extra.Comparison = &page.Comparison{Status: page.Unclear, Verdict: []string{"1 row may be slower.", "Run it again."}}
+		extra.Comparison = page.Judged(compared())
 	}
 	b := open(t, in, 1280, "light", extra, records...)
 	file := strings.ReplaceAll(name, " ", "_")
@@ -229,7 +238,7 @@ func (b *tab) drawn(records []report.Named) {
 		Name   string
 		Colors int
 	}
-	b.eval(`[...document.querySelectorAll("canvas")].map((c) => {
+	b.eval(`[...document.querySelectorAll("figure.chart canvas")].map((c) => {
 		const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
 		copy.drawImage(c, 0, 0);
 		const seen = new Set(), d = new Uint32Array(copy.getImageData(0, 0, c.width, c.height).data.buffer);
@@ -257,7 +266,14 @@ func (b *tab) drawn(records []report.Named) {
 func (b *tab) fits(width float64) {
 	b.t.Helper()
 	var wide float64
-	b.eval("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)", &wide)
+	// Canvases follow a window's size with a later frame.
+	for range 40 {
+		b.eval("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)", &wide)
+		if wide <= width {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 	if wide > width {
 		b.t.Errorf("the page is %v pixels wide in a window of %v", wide, width)
 	}
@@ -566,6 +582,277 @@ func prints(t *testing.T, in context.Context, records []report.Named) {
 		if err := os.WriteFile(filepath.Join(dir, "print.pdf"), pdf, 0o644); err != nil {
 			t.Error(err)
 		}
+	}
+	b.quiet()
+}
+
+// comparison: a row of the table leads to its numbers, by keyboard too, out of their
+// folds; rows sort by their change.
+func comparison(t *testing.T, in context.Context, records []report.Named) {
+	b := open(t, in, 1280, "light", page.Extra{Comparison: page.Judged(compared())}, records...)
+	b.run(do(`document.querySelector('a[href="#row-2"]').focus()`), chromedp.KeyEvent(kb.Enter))
+	var got []any
+	const state = `(() => { const e = document.getElementById("row-2"); return [e.open, e.parentElement.open, document.activeElement === e.querySelector("summary"), e.querySelector("dl").checkVisibility()]; })()`
+	b.eval(state, &got)
+	if fmt.Sprint(got) != "[true true true true]" {
+		t.Errorf("a row's link leads to %v", got)
+	}
+	// Closed again, the same link opens it again.
+	b.run(do(`document.getElementById("row-2").open = false`), do(`document.querySelector('a[href="#row-2"]').click()`))
+	if b.eval(state, &got); fmt.Sprint(got) != "[true true true true]" {
+		t.Errorf("the second time a row's link leads to %v", got)
+	}
+	b.run(do(`[...document.querySelectorAll("#comparison th button")].find((e) => e.textContent === "change").click()`))
+	var sorted []string
+	b.eval(`[...[...document.querySelectorAll("#comparison table")].find((t) => t.tHead.textContent.includes("change")).tBodies[0].rows].map((r) => r.cells[4].textContent)`, &sorted)
+	if want := []string{"-50.00%", "+0.01%", "+2.00%", "+10.00%", "x25"}; fmt.Sprint(sorted) != fmt.Sprint(want) {
+		t.Errorf("changes sort as %q, want %q", sorted, want)
+	}
+	b.fits(1280)
+	b.quiet()
+}
+
+// timelinesShown: in either theme, in a wide window and in a narrow one, lanes are
+// drawn for each configuration, nothing is wider than the window, and every text is
+// legible.
+func timelinesShown(t *testing.T, in context.Context, extra page.Extra, record report.Named) {
+	b := open(t, in, 1280, "light", extra, record)
+	drawn := func(what string) {
+		t.Helper()
+		var colors []int
+		b.eval(`[...document.querySelectorAll("figure.timeline canvas")].map((c) => {
+			const copy = new OffscreenCanvas(c.width, c.height).getContext("2d", { willReadFrequently: true });
+			copy.drawImage(c, 0, 0);
+			return new Set(new Uint32Array(copy.getImageData(0, 0, c.width, c.height).data.buffer)).size;
+		})`, &colors)
+		if len(colors) != len(extra.Timelines) {
+			t.Errorf("%s: %d canvases for %d timelines", what, len(colors), len(extra.Timelines))
+		}
+		for i, n := range colors {
+			if n < 10 {
+				t.Errorf("%s: timeline %d is drawn in %d colours", what, i, n)
+			}
+		}
+	}
+	drawn("light")
+	b.fits(1280)
+	b.keep("timelines_light")
+	b.contrast()
+	b.run(media("", "dark"), chromedp.Sleep(100*time.Millisecond))
+	b.keep("timelines_dark")
+	b.contrast()
+	b.run(chromedp.EmulateViewport(400, 900), chromedp.Sleep(100*time.Millisecond))
+	drawn("dark and narrow")
+	b.fits(400)
+	b.keep("timelines_dark_narrow")
+	b.run(media("print", "dark"), chromedp.EmulateViewport(1030, 900), chromedp.Sleep(100*time.Millisecond))
+	b.keep("timelines_paper")
+	b.fits(1030)
+	b.quiet()
+}
+
+// timelines: what is read by keyboard and by pointer is what was recorded; a timeline
+// zooms to a single gap in every way, moves, and comes back.
+func timelines(t *testing.T, in context.Context, extra page.Extra, record report.Named) {
+	b := open(t, in, 1280, "light", extra, record)
+	first := extra.Timelines[0]
+	g := first.Gaps
+	length := func(i int) int64 { return g.LateNs[i] + g.APINs[i] + g.AfterNs[i] + g.UnlinkedNs[i] }
+	precisely := func(ns int64) string {
+		if ns < 1000 && ns > -1000 {
+			return fmt.Sprintf("%d ns", ns)
+		}
+		return fmt.Sprintf("%s (%d ns)", report.SignedDuration(float64(ns)), ns)
+	}
+	gap := func(i int) string {
+		words := []string{"GPU: Gap of " + precisely(length(i)), "starts at " + precisely(g.StartNs[i])}
+		for k, ns := range []int64{g.LateNs[i], g.APINs[i], g.AfterNs[i], g.UnlinkedNs[i]} {
+			if ns == 0 {
+				continue
+			}
+			line := page.GapCauses()[k] + ": " + precisely(ns)
+			if k == 0 && g.DoingNs[i] > 0 {
+				line += ", of it " + precisely(g.DoingNs[i]) + " in " + first.Names[g.Doing[i]]
+			}
+			words = append(words, line)
+		}
+		return strings.Join(append(words, "after "+first.Names[g.Before[i]]+", before "+first.Names[g.After[i]]), "; ")
+	}
+	span := func(lane, i int) string {
+		l := first.Lanes[lane]
+		return fmt.Sprintf("%s: %s; %s, %s; starts at %s", l.Title, first.Names[l.Name[i]], precisely(l.LengthNs[i]), page.SpanKinds()[l.Kind[i]], precisely(l.StartNs[i]))
+	}
+	var order []int
+	for i, start := range g.StartNs {
+		if start >= 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return int(length(y) - length(x)) })
+	readout := func() (out string) {
+		b.eval(`document.querySelector(".traced .readout").textContent`, &out)
+		return out
+	}
+	view := func() (from, to int64) {
+		var out [2]int64
+		b.run(chromedp.Sleep(40 * time.Millisecond))
+		b.eval(`document.querySelector("figure.timeline .lanes").dataset.view.split(" ").map(Number).map(Math.round)`, &out)
+		return out[0], out[1]
+	}
+	whole := func() bool {
+		from, to := view()
+		var disabled bool
+		b.eval(`document.querySelector("figure.timeline [data-do=reset]").disabled`, &disabled)
+		return disabled && from <= first.FromNs && to >= first.LengthNs
+	}
+	if !whole() {
+		t.Error("at first not all is shown")
+	}
+	b.run(do(`document.querySelector("figure.timeline .lanes").focus()`))
+	check := func(what, want string) {
+		t.Helper()
+		if got := readout(); got != want {
+			t.Errorf("%s reads %q, want %q", what, got, want)
+		}
+	}
+	b.run(chromedp.KeyEvent(kb.ArrowRight))
+	check("the first key", gap(0))
+	b.run(chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.ArrowLeft))
+	check("two right, one left", gap(1))
+	b.run(chromedp.KeyEvent(kb.End))
+	check("End", gap(len(g.StartNs)-1))
+	b.run(chromedp.KeyEvent(kb.Home))
+	check("Home", gap(0))
+	b.run(chromedp.KeyEvent("g"))
+	check("G", gap(order[0]))
+	b.run(chromedp.KeyEvent("g"))
+	check("G again", gap(order[1]))
+
+	// Enter: the gap fills more than half of what is shown.
+	b.run(chromedp.KeyEvent(kb.Enter))
+	if from, to := view(); from > g.StartNs[order[1]] || to < g.StartNs[order[1]]+length(order[1]) || to-from > 2*length(order[1]) || whole() {
+		t.Errorf("Enter shows %d to %d, the gap is at %d for %d ns", from, to, g.StartNs[order[1]], length(order[1]))
+	}
+	check("Enter", gap(order[1]))
+	f0, t0 := view()
+	b.run(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(kb.ModifierShift)))
+	if from, to := view(); from <= f0 || to-from < t0-f0-2 || to-from > t0-f0+2 {
+		t.Errorf("Shift and an arrow shows %d to %d, was %d to %d", from, to, f0, t0)
+	}
+	b.run(chromedp.KeyEvent("-"))
+	if from, to := view(); to-from <= t0-f0 {
+		t.Errorf("- shows %d to %d, was %d to %d", from, to, f0, t0)
+	}
+	b.run(chromedp.KeyEvent("0"))
+	if !whole() {
+		t.Error("0 does not show the whole")
+	}
+	b.run(chromedp.KeyEvent("+"))
+	if whole() {
+		t.Error("+ changes nothing")
+	}
+	b.run(chromedp.KeyEvent("0"), chromedp.KeyEvent(kb.Escape))
+	check("Escape", "")
+
+	// Lanes: down from the host to the streams; each reads its spans.
+	b.run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Home))
+	check("the first lane", span(0, 0))
+	b.run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Home))
+	check("the second lane", span(1, 0))
+	b.run(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Home))
+	check("the first stream", span(2, 0))
+	b.run(chromedp.KeyEvent(kb.ArrowRight))
+	check("its second kernel", span(2, 1))
+
+	// By pointer: the button zooms to the longest gap, where the pointer reads it; a
+	// drag and the wheel zoom.
+	b.run(do(`document.querySelector("figure.timeline [data-do=longest]").click()`))
+	var at int // the figure's longest gap may be of another timeline
+	b.eval(`[...document.querySelectorAll("figure.timeline .lanes")].indexOf(document.activeElement)`, &at)
+	var longest int64
+	for _, l := range extra.Timelines[:5] {
+		for i, start := range l.Gaps.StartNs {
+			if start >= 0 {
+				longest = max(longest, l.Gaps.LateNs[i]+l.Gaps.APINs[i]+l.Gaps.AfterNs[i]+l.Gaps.UnlinkedNs[i])
+			}
+		}
+	}
+	var text string
+	b.eval(`document.activeElement.nextElementSibling.textContent`, &text)
+	if at != 0 || !strings.HasPrefix(text, "GPU: Gap of "+precisely(longest)) || text != gap(order[0]) {
+		t.Errorf("the longest gap, of timeline %d, is %q, want %s", at, text, precisely(longest))
+	}
+	from, to := view()
+	var box struct{ X, Y, W, Lane float64 }
+	measure := func() {
+		b.eval(`(() => {
+			const c = document.querySelector("figure.timeline canvas");
+			c.scrollIntoView({ block: "center" });
+			const r = c.getBoundingClientRect();
+			return { x: r.x + 104, y: r.y, w: r.width - 114, lane: r.y + 6 + 2 * 21 + 15 };
+		})()`, &box)
+	}
+	measure()
+	x := func(ns int64) float64 { return box.X + float64(ns-from)/float64(to-from)*box.W }
+	middle := g.StartNs[order[0]] + length(order[0])/2
+	b.run(chromedp.MouseEvent("mouseMoved", x(middle), box.Lane))
+	b.eval(`[...document.querySelectorAll("figure.timeline .tip")[0].children].map((p) => p.textContent).join("; ")`, &text)
+	if "GPU: "+text != gap(order[0]) {
+		t.Errorf("the pointer reads %q, want %q", text, gap(order[0]))
+	}
+	b.run(chromedp.MouseEvent("mousePressed", x(from+(to-from)/4), box.Lane, chromedp.Button("left"), chromedp.ClickCount(1)),
+		chromedp.MouseEvent("mouseMoved", x(from+(to-from)/2), box.Lane, chromedp.Button("left")),
+		chromedp.MouseEvent("mouseReleased", x(from+(to-from)/2), box.Lane, chromedp.Button("left"), chromedp.ClickCount(1)))
+	if f1, t1 := view(); math.Abs(float64(f1-from-(to-from)/4)) > float64(to-from)/50 || math.Abs(float64(t1-from-(to-from)/2)) > float64(to-from)/50 {
+		t.Errorf("a drag over the second quarter of %d to %d shows %d to %d", from, to, f1, t1)
+	}
+	b.run(do(`document.querySelector("figure.timeline [data-do=reset]").click()`))
+	if !whole() {
+		t.Error("the button does not show the whole")
+	}
+	measure()
+	wheel := func(modifier string) {
+		b.run(do(fmt.Sprintf(`(() => { const c = document.querySelector("figure.timeline canvas"), r = c.getBoundingClientRect();
+			c.dispatchEvent(new WheelEvent("wheel", { deltaY: -100, %s: true, clientX: r.x + 104 + (r.width - 114) / 4, clientY: r.y + 60, cancelable: true, bubbles: true })); })()`, modifier)))
+	}
+	from, to = view()
+	wheel("bubbles")
+	if !whole() {
+		t.Error("the wheel alone zooms, where it should scroll the page")
+	}
+	wheel("ctrlKey")
+	if f1, t1 := view(); whole() || math.Abs(float64(f1)+float64(t1-f1)/4-(float64(from)+float64(to-from)/4)) > float64(to-from)/200 {
+		t.Errorf("the wheel shows %d to %d of %d to %d: what is under the pointer moves", f1, t1, from, to)
+	}
+	b.run(do(`document.querySelector("figure.timeline canvas").dispatchEvent(new MouseEvent("dblclick"))`))
+	if !whole() {
+		t.Error("a double click does not show the whole")
+	}
+	b.quiet()
+}
+
+// durations: the script rounds as the tables do.
+func durations(t *testing.T, in context.Context) {
+	values := []int64{0, 1, 9, 999, 1000, 1005, 1115, 1125, 1135, 9994, 9995, 9996, 12_345, 12_350, 12_250, 99_949, 99_950, 99_951, 123_456, 999_499, 999_500, 1_000_000,
+		1_125_000, 1_375_000, 2_500_500, 99_950_000, 123_500_000, 124_500_000, 999_499_999, 999_500_000, 1_250_000_000}
+	line := page.Timeline{Cell: "a", Configuration: "b", Names: []string{"k"}, LengthNs: 2_000_000_000, Lanes: []page.Lane{{Title: "s", Clock: "device"}}}
+	l := &line.Lanes[0]
+	for i, v := range values {
+		l.StartNs, l.LengthNs, l.Name, l.Kind = append(l.StartNs, int64(i)), append(l.LengthNs, v), append(l.Name, 0), append(l.Kind, 0)
+	}
+	b := open(t, in, 1280, "light", page.Extra{Timelines: []page.Timeline{line}}, samples(t)["gpu"]...)
+	b.run(do(`document.querySelector("figure.timeline .lanes").focus()`), chromedp.KeyEvent(kb.ArrowRight))
+	for i, v := range values {
+		var got string
+		b.eval(`document.querySelector(".traced .readout").textContent`, &got)
+		want := fmt.Sprintf("; %s (%d ns), kernel;", report.SignedDuration(float64(v)), v)
+		if v > -1000 && v < 1000 {
+			want = fmt.Sprintf("; %d ns, kernel;", v)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%d: %d ns reads %q, want %q", i, v, got, want)
+		}
+		b.run(chromedp.KeyEvent(kb.ArrowRight))
 	}
 	b.quiet()
 }

@@ -2,8 +2,9 @@
 // disk: verdict first, then doubts, sortable tables, charts, the environment.
 //
 // In the flow it stands behind [report], whose tables and charts it shows as
-// data: no figure is computed, scaled or rounded here. [Write] makes the file;
-// [Extra] is what does not come from records.
+// data: no figure of theirs is computed, scaled or rounded here. [Write] makes the
+// file; [Extra] is what does not come from records: a comparison, which [Judged]
+// makes fit, and steps as they were recorded, which [ReadTimelines] finds.
 //
 // The file carries all it needs: style, script, the data as JSON, and Chart.js
 // with its zoom plugin from their npm releases (npm/packages.json has versions
@@ -14,6 +15,15 @@
 // ECharts (1.1 MB, and its tooltips need inline styles), and
 // chartjs-chart-error-bars (no intervals on stacked bars, none that leave the
 // frame).
+//
+// Timelines are drawn by the page's own script on a canvas. Chart.js has bars that
+// float, but one for each of thousands of spans, and bars narrower than a pixel are
+// rounded away or over each other, where a column here is filled by the shares of
+// its time, so that a picture of a whole step says how much of it was busy; nor does
+// it zoom from milliseconds to one gap of nanoseconds with exact integers. Timeline
+// libraries that make an element of the document for each span are too slow for
+// steps of thousands, and Perfetto's viewer is an application: the files beside the
+// record are for it.
 //
 // The package keeps one rule: text from records is never markup. html/template
 // escapes it, JSON carries it as data, the script sets it as text, and the

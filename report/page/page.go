@@ -24,9 +24,11 @@ type Extra struct {
 	Title string
 	// Comparison stands above the headlines; nil leaves it out.
 	Comparison *Comparison
-	// Timelines become the "timelines" of the page's data; without any, the
-	// page has neither the data nor a place for them.
-	Timelines []Timeline
+	// Timelines are steps of configurations, those of a cell behind each other;
+	// TimelineNotes say which are missing. [ReadTimelines] makes both. Without any
+	// of either, the page has no place for them.
+	Timelines     []Timeline
+	TimelineNotes []string
 }
 
 // Package is a script that the page carries from its npm release.
@@ -75,6 +77,9 @@ func Packages() ([]Package, error) {
 type data struct {
 	Charts    []report.Chart `json:"charts"`
 	Timelines []Timeline     `json:"timelines,omitempty"`
+	// SpanKinds and GapCauses are what the numbers in timelines stand for.
+	SpanKinds []string `json:"span_kinds,omitempty"`
+	GapCauses []string `json:"gap_causes,omitempty"`
 }
 
 // view is what the template reads.
@@ -87,8 +92,10 @@ type view struct {
 	Packages   []Package
 	Comparison *Comparison
 	// RowsTitle heads the comparison's table that the explained rows follow.
-	RowsTitle string
-	Forest    forest
+	RowsTitle     string
+	Groups        []group
+	TimelineNotes []string
+	Forest        forest
 	report.Contents
 }
 
@@ -99,7 +106,8 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	if err != nil {
 		return err
 	}
-	v := view{Title: extra.Title, Comparison: extra.Comparison, RowsTitle: report.SectionRows, Contents: contents, Forest: forest{contents.HeadlineAxis}}
+	v := view{Title: extra.Title, Comparison: extra.Comparison, RowsTitle: report.SectionRows,
+		Groups: groups(extra.Timelines), TimelineNotes: extra.TimelineNotes, Contents: contents, Forest: forest{contents.HeadlineAxis}}
 	if v.Title == "" {
 		v.Title = "trbench: " + contents.Records[0]
 		if n := len(contents.Records) - 1; n > 0 {
@@ -110,7 +118,11 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 		return err
 	}
 	// json.Marshal writes <, > and & as escapes, so no text ends the element.
-	raw, err := json.Marshal(data{contents.Charts, extra.Timelines})
+	d := data{Charts: contents.Charts, Timelines: extra.Timelines}
+	if len(d.Timelines) > 0 {
+		d.SpanKinds, d.GapCauses = SpanKinds(), GapCauses()
+	}
+	raw, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("encode the page's data: %w", err)
 	}
@@ -133,7 +145,7 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	v.Policy = fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'",
 		strings.Join(hashes, " "), hashOf(string(style)))
 
-	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "linked": linkedTable, "join": strings.Join, "anchor": anchor}).ParseFS(files, "page.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "linked": linkedTable, "longest": func(t Timeline) table { return tableOf("longest gaps of "+t.Configuration, t.longest()) }, "join": strings.Join, "anchor": anchor}).ParseFS(files, "page.html")
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
 	}

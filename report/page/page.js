@@ -1,6 +1,7 @@
-// The page's own script: themes, sortable tables, charts. It computes no
-// figure. Numbers place marks, texts are shown as the data has them, and always
-// set as text: names come from records.
+// The page's own script: themes, sortable tables, charts, timelines. It computes
+// no figure of a record. Numbers place marks, texts are shown as the data has
+// them, and always set as text: names come from records. Timelines have too many
+// spans for texts made before; their nanoseconds are written as tables write them.
 (() => {
   "use strict";
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -81,12 +82,16 @@
     if (!e) return;
     for (let p = e; p; p = p.parentElement) if (p.tagName === "DETAILS") p.open = true;
     e.scrollIntoView();
-    (e.tagName === "DETAILS" ? e.querySelector("summary") : e).focus({ preventScroll: true });
+    if (e.tagName === "DETAILS") e.querySelector("summary").focus({ preventScroll: true });
   };
   addEventListener("hashchange", unfold);
   for (const a of document.querySelectorAll('td a[href^="#"]')) {
     // The same place a second time changes no address.
-    a.addEventListener("click", () => { if (location.hash === a.getAttribute("href")) unfold(); });
+    a.addEventListener("click", (e) => {
+      if (location.hash !== a.getAttribute("href")) return;
+      e.preventDefault();
+      unfold();
+    });
   }
   unfold();
 
@@ -557,8 +562,413 @@
     }
   }
 
+  // ---- timelines
+
+  // Three significant digits with a unit, as the tables have them: half is
+  // rounded to even, where toFixed rounds it up.
+  const fixed = (v, places) => {
+    const by = 10 ** places, twice = v * by * 2;
+    if (Number.isInteger(v * 8) && Number.isInteger(twice) && twice % 2 !== 0) {
+      const floor = Math.floor(v * by);
+      return ((floor % 2 === 0 ? floor : floor + 1) / by).toFixed(places);
+    }
+    return v.toFixed(places);
+  };
+  const digits = (v) => {
+    const a = Math.abs(v);
+    return a === 0 ? "0" : fixed(v, a < 9.995 ? 2 : a < 99.95 ? 1 : 0);
+  };
+  const duration = (ns) => {
+    const a = Math.abs(ns);
+    const [by, unit] = a < 999.5 ? [1, "ns"] : a < 999.5e3 ? [1e3, "us"] : a < 999.5e6 ? [1e6, "ms"] : [1e9, "s"];
+    return `${digits(ns / by)} ${unit}`;
+  };
+  // In full as well: who zooms to a gap wants its nanoseconds.
+  const precisely = (ns) => (Math.abs(ns) < 999.5 ? `${ns} ns` : `${duration(ns)} (${ns} ns)`);
+
+  // Labels of an axis: round places, all in one unit.
+  const axisTicks = (from, to, room) => {
+    const rough = (to - from) / room, power = 10 ** Math.floor(Math.log10(rough));
+    const step = Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough));
+    const reach = Math.max(Math.abs(from), Math.abs(to));
+    const [by, unit] = reach < 1e3 ? [1, "ns"] : reach < 1e6 ? [1e3, "us"] : reach < 1e9 ? [1e6, "ms"] : [1e9, "s"];
+    const places = Math.max(0, Math.round(Math.log10(by)) - Math.floor(Math.log10(step) + 1e-9));
+    const out = [];
+    for (let i = Math.ceil(from / step); i * step <= to; i++) out.push({ at: i * step, label: `${((i * step) / by).toFixed(places)} ${unit}` });
+    return out;
+  };
+
+  const gutter = 104, margin = 10, axisHeight = 20, rowGap = 4, minView = 20;
+  // The device's lane is higher: its causes are to be read.
+  const deviceHeight = 30, rowHeight = 17;
+
+  // A lane's pieces lie in columns: start, end and part, a place among colours.
+  // Items are what is read: spans as recorded, gaps with their parts.
+  const prepare = (t) => {
+    // Go writes a list that is empty as null.
+    const lists = (of) => Object.fromEntries(Object.entries(of).map(([k, v]) => [k, v ?? []]));
+    const lanes = (t.lanes ?? []).map(lists).map((l) => ({
+      title: l.title, host: l.clock === "host", height: rowHeight, spans: l,
+      start: l.start_ns, end: l.start_ns.map((s, i) => s + l.length_ns[i]), part: l.kind, count: l.start_ns.length,
+    }));
+    const g = lists(t.gaps), device = { title: t.host ? "device" : "GPU", height: deviceHeight, gaps: g, start: [], end: [], part: [], count: g.start_ns.length };
+    device.first = g.start_ns;
+    device.last = g.start_ns.map((s, i) => s + g.late_ns[i] + g.api_ns[i] + g.after_ns[i] + g.unlinked_ns[i]);
+    let at = t.from_ns;
+    const piece = (to, part) => {
+      if (to > at) device.start.push(at), device.end.push(to), device.part.push(part);
+      at = Math.max(at, to);
+    };
+    for (let i = 0; i < device.count; i++) {
+      piece(g.start_ns[i], busyPart);
+      [g.late_ns, g.api_ns, g.after_ns, g.unlinked_ns].forEach((ns, k) => piece(at + ns[i], firstCause + k));
+    }
+    piece(t.length_ns, busyPart);
+    const hosts = lanes.filter((l) => l.host).length;
+    lanes.splice(hosts, 0, device);
+    let y = 6;
+    for (const l of lanes) {
+      l.y = y;
+      y += l.height + rowGap;
+      l.from = l.gaps ? l.first : l.start;
+      l.to = l.gaps ? l.last : l.end;
+    }
+    return { t, lanes, height: y + axisHeight };
+  };
+
+  const kinds = data.span_kinds ?? [], causes = data.gap_causes ?? [];
+  const firstCause = kinds.length, busyPart = 0;
+  const partNames = [...kinds, ...causes];
+  const partColor = (part) => (part < firstCause ? `span-${part}` : `gap-${part - firstCause}`);
+
+  // The first place whose piece ends behind a time; pieces are in order.
+  const firstAfter = (ends, ns) => {
+    let lo = 0, hi = ends.length;
+    while (lo < hi) {
+      const mid = (lo + hi) >> 1;
+      if (ends[mid] <= ns) lo = mid + 1;
+      else hi = mid;
+    }
+    return lo;
+  };
+
+  const textOf = (lane, i) => {
+    if (lane.spans) {
+      const s = lane.spans;
+      return (t) => [t.names[s.name[i]], `${precisely(s.length_ns[i])}, ${kinds[s.kind[i]]}`, `starts at ${precisely(s.start_ns[i])}`];
+    }
+    const g = lane.gaps;
+    return (t) => {
+      const lines = [`Gap of ${precisely(lane.last[i] - lane.first[i])}`, `starts at ${precisely(lane.first[i])}`];
+      [g.late_ns, g.api_ns, g.after_ns, g.unlinked_ns].forEach((ns, k) => {
+        if (ns[i] === 0) return;
+        let line = `${causes[k]}: ${precisely(ns[i])}`;
+        if (k === 0 && g.doing_ns[i] > 0) line += `, of it ${precisely(g.doing_ns[i])} in ${t.names[g.doing[i]]}`;
+        if (k === 2 && g.in_graph[i]) line += ", inside a graph";
+        lines.push(line);
+      });
+      lines.push(`after ${t.names[g.before[i]]}, before ${t.names[g.after[i]]}`);
+      return lines;
+    };
+  };
+
+  for (const figure of document.querySelectorAll("figure.timeline")) {
+    const first = Number(figure.dataset.first);
+    const boxes = [...figure.querySelectorAll(".lanes")];
+    const tracks = boxes.map((_, i) => prepare(data.timelines[first + i]));
+    const whole = {
+      from: Math.min(...tracks.map(({ t }) => t.from_ns)),
+      to: Math.max(...tracks.map(({ t }) => t.length_ns)),
+    };
+    const view = { ...whole };
+    const tools = figure.querySelector(".tools"), reset = figure.querySelector('[data-do="reset"]');
+    tools.hidden = false;
+
+    const legend = figure.querySelector(".legend"), used = new Set(tracks.flatMap(({ lanes }) => lanes.flatMap((l) => l.part)));
+    partNames.forEach((name, part) => {
+      if (!used.has(part)) return;
+      const key = legend.appendChild(make("span", { class: "key" }));
+      const swatch = svg("svg", { width: 20, height: 14, viewBox: "0 0 20 14", "aria-hidden": "true" });
+      const number = svg("text", { x: 10, y: 11, "text-anchor": "middle", "font-size": 11, fill: "var(--ground)" });
+      number.textContent = String(part + 1);
+      swatch.append(svg("rect", { x: 0, y: 0, width: 20, height: 14, fill: `var(--${partColor(part)})` }), number);
+      key.append(swatch, make("span", {}, name));
+    });
+
+    let frame = 0;
+    const drawAll = () => {
+      frame = 0;
+      plots.forEach((p) => p.draw());
+      reset.disabled = view.from === whole.from && view.to === whole.to;
+    };
+    const soon = () => { if (frame === 0) frame = requestAnimationFrame(drawAll); };
+    // A view lies inside the whole and is at least so many ns long.
+    const show = (from, to) => {
+      const length = Math.min(Math.max(to - from, minView), whole.to - whole.from);
+      view.from = Math.min(Math.max(from, whole.from), whole.to - length);
+      view.to = view.from + length;
+      soon();
+    };
+    const zoom = (by, at = (view.from + view.to) / 2) => {
+      const length = Math.max((view.to - view.from) / by, minView), share = (at - view.from) / (view.to - view.from);
+      show(at - share * length, at - share * length + length);
+    };
+    const pan = (share) => {
+      const by = share * (view.to - view.from);
+      show(view.from + by, view.to + by);
+    };
+
+    const plots = tracks.map((track, n) => {
+      const { t, lanes } = track, box = boxes[n], readout = box.nextElementSibling;
+      box.hidden = false;
+      for (const [k, v] of Object.entries({
+        tabindex: "0", role: "group", "aria-roledescription": "timeline", "aria-label": `${t.cell}, ${t.configuration}: ${(t.facts ?? []).join("; ")}`, "aria-describedby": "timeline-keys",
+      })) box.setAttribute(k, v);
+      const canvas = box.appendChild(make("canvas", { "aria-hidden": "true" }));
+      const tip = box.appendChild(make("div", { class: "tip", "aria-hidden": "true" }));
+      tip.hidden = true;
+      let read = null, drag = null; // what is read: a lane and a place in it
+      canvas.style.height = `${track.height}px`;
+
+      const width = () => Math.max(box.clientWidth - gutter - margin, 50);
+      const xOf = (ns) => gutter + ((ns - view.from) / (view.to - view.from)) * width();
+      const nsOf = (x) => view.from + ((x - gutter) / width()) * (view.to - view.from);
+
+      const drawLane = (ctx, lane, colors, scale) => {
+        const begin = firstAfter(lane.end, view.from), parts = partNames.length;
+        // Where pieces are too many to be told apart, shares of a wider column are
+        // read more easily.
+        const crowded = firstAfter(lane.start, view.to) - begin > width() / 4;
+        const per = crowded ? 1 / (lane.gaps ? 4 : 2) : scale, columns = Math.ceil(width() * per);
+        const at = (ns) => ((ns - view.from) / (view.to - view.from)) * width() * per;
+        const shares = new Map();
+        // Wide pieces are rectangles, narrow ones shares of columns: a column of
+        // eight kernels and their gaps says how much of it was busy.
+        for (let i = begin; i < lane.start.length && lane.start[i] < view.to; i++) {
+          const from = Math.max(at(lane.start[i]), 0), to = Math.min(at(lane.end[i]), width() * per);
+          const rect = (a, b) => {
+            ctx.fillStyle = colors.parts[lane.part[i]];
+            ctx.fillRect(gutter + a / per, lane.y, (b - a) / per, lane.height);
+          };
+          const head = Math.ceil(from), tail = Math.floor(to);
+          if (tail > head) rect(head, tail);
+          const add = (column, share) => {
+            if (share <= 0) return;
+            if (!shares.has(column)) shares.set(column, new Float64Array(parts));
+            shares.get(column)[lane.part[i]] += share;
+          };
+          if (head > tail) add(tail, to - from);
+          else add(head - 1, head - from), add(tail, to - tail);
+        }
+        for (const [column, share] of shares) {
+          let y = lane.y + lane.height;
+          share.forEach((v, part) => {
+            if (v === 0) return;
+            ctx.fillStyle = colors.parts[part];
+            ctx.fillRect(gutter + column / per, y - v * lane.height, 1 / per, v * lane.height);
+            y -= v * lane.height;
+          });
+        }
+        ctx.font = `10px ${Chart.defaults.font.family}`;
+        ctx.textAlign = "center";
+        for (let i = begin; i < lane.start.length && lane.start[i] < view.to; i++) {
+          const from = Math.max(xOf(lane.start[i]), gutter), to = Math.min(xOf(lane.end[i]), gutter + width());
+          if (to - from < 4) continue;
+          ctx.fillStyle = colors.ground;
+          if (lane.start[i] > view.from) ctx.fillRect(from, lane.y, 1, lane.height);
+          if (to - from >= 16) ctx.fillText(String(lane.part[i] + 1), (from + to) / 2, lane.y + lane.height / 2 + 0.5);
+        }
+      };
+
+      const draw = () => {
+        box.dataset.view = `${view.from} ${view.to}`;
+        const scale = devicePixelRatio || 1, ctx = canvas.getContext("2d"), c = colors();
+        const w = Math.round(box.clientWidth * scale), h = Math.round(track.height * scale);
+        if (canvas.width !== w || canvas.height !== h) canvas.width = w, canvas.height = h;
+        c.raised = color("raised");
+        c.parts = partNames.map((_, part) => color(partColor(part)));
+        ctx.setTransform(scale, 0, 0, scale, 0, 0);
+        ctx.clearRect(0, 0, box.clientWidth, track.height);
+        ctx.textBaseline = "middle";
+        const bottom = track.height - axisHeight, right = gutter + width();
+        // Before the step and behind it.
+        ctx.fillStyle = c.raised;
+        for (const [from, to] of [[-Infinity, Math.max(view.from, 0)], [t.length_ns, Infinity]]) {
+          const a = Math.max(gutter, xOf(Math.max(from, view.from))), b = Math.min(right, xOf(Math.min(to, view.to)));
+          if (b > a) ctx.fillRect(a, 0, b - a, bottom);
+        }
+        for (const tick of axisTicks(view.from, view.to, Math.max(3, Math.floor(width() / 110)))) {
+          const x = xOf(tick.at);
+          ctx.fillStyle = c.line;
+          ctx.fillRect(Math.round(x), 0, 1, bottom + 3);
+          ctx.fillStyle = c.ink;
+          ctx.font = `11px ${Chart.defaults.font.family}`;
+          ctx.textAlign = x > right - 30 ? "right" : x < gutter + 20 ? "left" : "center";
+          ctx.fillText(tick.label, x, bottom + 12);
+        }
+        for (const lane of lanes) {
+          ctx.font = `12px ${Chart.defaults.font.family}`;
+          ctx.textAlign = "left";
+          ctx.fillStyle = c.ink;
+          let title = lane.title;
+          while (title.length > 3 && ctx.measureText(title).width > gutter - 8) title = `${title.slice(0, -2)}…`;
+          ctx.fillText(title, 0, lane.y + lane.height / 2 + 0.5);
+          drawLane(ctx, lane, c, scale);
+        }
+        ctx.fillStyle = c.ink;
+        for (const end of [0, t.length_ns]) {
+          if (end >= view.from && end <= view.to) ctx.fillRect(Math.min(Math.round(xOf(end)), right - 1), 0, 1, bottom);
+        }
+        if (read) {
+          const l = read.lane, a = Math.max(xOf(l.from[read.i]), gutter - 3), b = Math.min(xOf(l.to[read.i]), right + 3);
+          if (b >= a) {
+            ctx.strokeStyle = c.ink;
+            ctx.lineWidth = 2;
+            ctx.strokeRect(a - 1, l.y - 2, Math.max(b - a, 1) + 2, l.height + 4);
+          }
+        }
+        if (drag && drag.moved) {
+          ctx.fillStyle = c.focus.replace("rgb(", "rgba(").replace(")", ", 0.2)");
+          ctx.fillRect(Math.min(drag.from, drag.to), 0, Math.abs(drag.to - drag.from), bottom);
+        }
+      };
+
+      const tell = (lane, i, x) => {
+        const lines = textOf(lane, i)(t);
+        tip.replaceChildren(...lines.map((line) => make("p", {}, line)));
+        tip.hidden = false;
+        const room = box.clientWidth - tip.offsetWidth;
+        tip.style.left = `${Math.min(Math.max(x + 14, 0), Math.max(room, 0))}px`;
+        tip.style.top = `${lane.y + lane.height + 8}px`;
+        return lines;
+      };
+      const leave = () => {
+        read = null;
+        tip.hidden = true;
+        readout.textContent = "";
+        soon();
+      };
+      const choose = (lane, i) => {
+        if (!lane || lane.count === 0) return;
+        read = { lane, i: Math.min(Math.max(i, 0), lane.count - 1) };
+        const from = lane.from[read.i], to = lane.to[read.i], length = view.to - view.from;
+        // What is read is to be seen.
+        if (to < view.from || from > view.to || (to - from < length && (from < view.from || to > view.to))) show((from + to) / 2 - length / 2, (from + to) / 2 + length / 2);
+        readout.textContent = `${lane.title}: ${tell(lane, read.i, Math.min(xOf(to), gutter + width())).join("; ")}`;
+        soon();
+      };
+      const zoomTo = () => {
+        if (!read) return;
+        const from = read.lane.from[read.i], to = read.lane.to[read.i], around = Math.max((to - from) * 0.4, 10);
+        show(from - around, to + around);
+        choose(read.lane, read.i);
+      };
+      // A lane's item nearest to a time.
+      const nearest = (lane, ns) => {
+        const i = Math.min(firstAfter(lane.to, ns), lane.count - 1);
+        return i > 0 && lane.from[i] - ns > ns - lane.to[i - 1] ? i - 1 : i;
+      };
+      const device = lanes.find((l) => l.gaps);
+      const usual = device.count ? device : (lanes.find((l) => l.count) ?? device);
+      // Of the step itself, as in the table.
+      const byLength = [...device.first.keys()].filter((i) => device.first[i] >= 0).sort((a, b) => device.last[b] - device.first[b] - (device.last[a] - device.first[a]) || a - b);
+      const longest = () => {
+        const at = read && read.lane === device ? byLength.indexOf(read.i) : -1;
+        choose(device, byLength[(at + 1) % byLength.length]);
+      };
+
+      box.addEventListener("keydown", (e) => {
+        if (e.ctrlKey || e.metaKey || e.altKey) return;
+        const lane = read ? lanes.indexOf(read.lane) : -1;
+        const along = { ArrowLeft: -1, ArrowRight: 1 }[e.key], across = { ArrowUp: -1, ArrowDown: 1 }[e.key];
+        if (e.shiftKey && along) pan(0.2 * along);
+        else if (e.shiftKey && across) return;
+        else if (along) {
+          if (read) choose(read.lane, read.i + along);
+          else choose(usual, firstAfter(usual.from, view.from - 1));
+        } else if (across) {
+          const to = lanes[read ? lane + across : 0];
+          if (to && to.count) choose(to, nearest(to, read ? (Math.max(read.lane.from[read.i], view.from) + Math.min(read.lane.to[read.i], view.to)) / 2 : view.from));
+        } else if (e.key === "Home") choose(read ? read.lane : usual, 0);
+        else if (e.key === "End") choose(read ? read.lane : usual, Infinity);
+        else if (e.key === "g" || e.key === "G") { if (byLength.length) longest(); }
+        else if (e.key === "Enter") zoomTo();
+        else if (e.key === "+" || e.key === "=") zoom(1.5, read ? (read.lane.from[read.i] + read.lane.to[read.i]) / 2 : undefined);
+        else if (e.key === "-") zoom(1 / 1.5);
+        else if (e.key === "0") show(whole.from, whole.to);
+        else if (e.key === "Escape") leave();
+        else return;
+        e.preventDefault();
+      });
+      box.addEventListener("blur", leave);
+
+      const under = (e) => {
+        const r = canvas.getBoundingClientRect(), x = e.clientX - r.left, y = e.clientY - r.top;
+        const lane = lanes.find((l) => y >= l.y - 2 && y < l.y + l.height + 2);
+        if (!lane || x < gutter || x > gutter + width() || lane.count === 0) return { x };
+        const ns = nsOf(x), i = nearest(lane, ns), slack = (3 / width()) * (view.to - view.from);
+        return lane.from[i] - slack <= ns && ns <= lane.to[i] + slack ? { x, lane, i } : { x };
+      };
+      const clamp = (x) => Math.min(Math.max(x, gutter), gutter + width());
+      canvas.addEventListener("pointerdown", (e) => {
+        if (e.button !== 0 || e.pointerType === "touch") return;
+        canvas.setPointerCapture(e.pointerId);
+        drag = { from: clamp(under(e).x), to: clamp(under(e).x), moved: false };
+      });
+      canvas.addEventListener("pointermove", (e) => {
+        const { x, lane, i } = under(e);
+        if (drag) {
+          drag.to = clamp(x);
+          drag.moved = drag.moved || Math.abs(drag.to - drag.from) > 5;
+          tip.hidden = true;
+          return soon();
+        }
+        if (lane) tell(lane, i, x);
+        else tip.hidden = true;
+      });
+      canvas.addEventListener("pointerup", (e) => {
+        const was = drag, { lane, i } = under(e);
+        drag = null;
+        if (was && was.moved) show(nsOf(Math.min(was.from, was.to)), nsOf(Math.max(was.from, was.to)));
+        else if (lane) box.focus(), choose(lane, i);
+        soon();
+      });
+      canvas.addEventListener("pointercancel", () => { drag = null; soon(); });
+      canvas.addEventListener("pointerleave", () => { if (!drag) tip.hidden = true; });
+      canvas.addEventListener("dblclick", () => show(whole.from, whole.to));
+      // A wheel alone scrolls the page.
+      canvas.addEventListener("wheel", (e) => {
+        if (e.ctrlKey) zoom(Math.exp(-Math.max(-1, Math.min(1, e.deltaY / 100)) * 0.35), nsOf(clamp(under(e).x)));
+        else if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) pan((e.deltaX || e.deltaY) / 1000);
+        else return;
+        e.preventDefault();
+      }, { passive: false });
+      new ResizeObserver(soon).observe(box);
+      return { draw, box, device, longest, byLength };
+    });
+
+    figure.querySelector('[data-do="longest"]').addEventListener("click", () => {
+      let best = null;
+      for (const p of plots) {
+        const i = p.byLength[0];
+        const ns = i === undefined ? -1 : p.device.last[i] - p.device.first[i];
+        if (ns >= 0 && (!best || ns > best.ns)) best = { p, ns };
+      }
+      if (!best) return;
+      best.p.box.focus();
+      best.p.box.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
+      best.p.longest();
+      best.p.box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    });
+    reset.addEventListener("click", () => show(whole.from, whole.to));
+    drawAll();
+    redraws.push(drawAll);
+  }
+
   // Paper has a width of its own and a light ground.
   const resize = () => instances.forEach((c) => c.resize());
   addEventListener("beforeprint", () => { redraw(); resize(); });
   addEventListener("afterprint", () => { redraw(); resize(); });
+  // beforeprint comes before the paper's colours are in force.
+  matchMedia("print").addEventListener("change", () => { redraw(); resize(); });
 })();

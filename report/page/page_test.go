@@ -562,21 +562,6 @@ func TestForest(t *testing.T) {
 	}
 }
 
-func TestTimelines(t *testing.T) {
-	records := samples(t)["gpu"]
-	doc := parse(t, write(t, page.Extra{}, records...))
-	if strings.Contains(text(byID(doc, "data")), `"timelines"`) {
-		t.Error("a page without timelines names them")
-	}
-	want := page.Timeline{Cell: "resnet50 batch 1 gpus 1", Configuration: "eager/event/device", Source: "</script>", Names: []string{"conv", "no work was queued"}, LengthNs: 100,
-		Lanes: []page.Lane{{Title: "COMP_1", Clock: "device", StartNs: []float64{0, 60}, EndNs: []float64{40, 100}, Name: []int{0, 0}}},
-		Gaps:  []page.Gap{{StartNs: 40, EndNs: 60, Cause: 1}}}
-	got := dataOf(t, parse(t, write(t, page.Extra{Timelines: []page.Timeline{want}}, records...))).Timelines
-	if len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-}
-
 // What is carried is what npm has, and says whose it is.
 func TestPackages(t *testing.T) {
 	list, err := page.Packages()

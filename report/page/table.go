@@ -27,11 +27,15 @@ type cell struct {
 	// Key is what the column sorts by, in base units; empty sorts last, or as
 	// text where no cell of the column has a key.
 	Key string
-	// Tone is "off" for a cell that says that there is nothing.
+	// Tone is "off" for a cell that says that there is nothing, and "long" for
+	// one that may be broken anywhere.
 	Tone string
 	// Link leads to an element of the page; empty for none.
 	Link string
 }
+
+// longText is from how many bytes on text may be broken anywhere.
+const longText = 40
 
 func tableOf(caption string, g report.Grid) table {
 	t := table{Caption: caption}
@@ -48,6 +52,9 @@ func tableOf(caption string, g report.Grid) table {
 					c.Key = strconv.FormatFloat(v, 'g', -1, 64)
 				}
 				c.Text, c.Unit = report.Unit(text)
+			}
+			if !c.Figure && len(text) > longText {
+				c.Tone = "long"
 			}
 			if text == "-" || text == "unknown" {
 				c.Tone = "off"

@@ -219,7 +219,7 @@ func TestNights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.has(string(page), "Night 7: slower (12 rows: 3 slower, 9 same)", `class="comparison worse"`)
+	g.has(string(page), "Night 7: Head is slower than base in 3 of 12 rows, confirmed.", `class="comparison worse"`)
 	list := g.briefs()
 	if len(list) != 7 || list[6].Verdict != results.Slower || len(list[6].Slower) != 3 || !reflect.DeepEqual(list[6].Base, []string{"night-2", "night-3", "night-4"}) || list[6].Sentinel == nil {
 		t.Errorf("%+v", list)

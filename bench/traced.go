@@ -206,6 +206,7 @@ func (a *traceAnalysis) device(d int32) (host []timeline.Window) {
 		}
 	}
 	var busy []float64
+	a.linked(d, rank, timeline.Window{FromNs: steps[leadSteps].GPU.FromNs, ToNs: steps[len(steps)-tailSteps].GPU.FromNs})
 	for i, s := range steps[leadSteps : len(steps)-tailSteps] {
 		w := timeline.Window{FromNs: s.GPU.FromNs, ToNs: steps[leadSteps+i+1].GPU.FromNs}
 		busy = append(busy, a.step(d, rank, i, s, w))
@@ -216,6 +217,23 @@ func (a *traceAnalysis) device(d int32) (host []timeline.Window) {
 	}
 	a.beside(rank, busy)
 	return host
+}
+
+// linked fails if device work of the steps has no call on record: it would belong
+// to no step, and the figures of launching would be those of the rest alone.
+func (a *traceAnalysis) linked(d int32, rank int, w timeline.Window) {
+	all, without := 0, 0
+	for _, op := range a.x.DeviceOps(d) {
+		if o := &a.x.T.Ops[op]; o.Timed && w.FromNs <= o.StartNs && o.StartNs < w.ToNs {
+			all++
+			if a.x.Launch[op] == timeline.None {
+				without++
+			}
+		}
+	}
+	if without > 0 {
+		a.fail("rank %d: %d of %d pieces of device work in the steps have no call on record", rank, without, all)
+	}
 }
 
 // add keeps a sample.

@@ -147,6 +147,14 @@ func TestTraceFailures(t *testing.T) {
 		"eager, a library, other nodes": {plain, func(a *traceAnalysis) { eager(a); a.counts.Kernels = results.Count(3) }, ""},
 		"eager, a kernel without record": {without(func(i int, _ timeline.Op) bool { return i%3 == 1 }), eager,
 			"a step has 1 kernels on record, and 2 calls on record that launch one"},
+		// What a library launches through calls that were not recorded.
+		"work without a call": {func() *timeline.Timeline {
+			x := handMade(4)
+			o := x.Ops[4] // of the second step, which is counted
+			o.StartNs, o.EndNs, o.Correlation = o.EndNs, o.EndNs+1, 0
+			x.Ops = append(x.Ops, o)
+			return x
+		}, nil, "rank 0: 1 of 7 pieces of device work in the steps have no call on record"},
 		"a step with fewer":            {without(func(i int, _ timeline.Op) bool { return i == 4 }), nil, "the recorded steps differ in kernels: 1 and 2"},
 		"a step that is not on record": {func() *timeline.Timeline { return handMade(3) }, nil, "rank 0: the recording has 3 steps, not 4"},
 		"a step that launched nothing": {without(func(i int, _ timeline.Op) bool { return i/3 == 2 }), nil, "rank 0: step 2 launched nothing that is on record"},

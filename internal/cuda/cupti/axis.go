@@ -116,7 +116,11 @@ func (p *placer) calls() {
 		class timeline.CallClass
 	}
 	known := map[uint64]named{}
-	for _, c := range p.r.Calls {
+	inside := nested(p.r.Calls)
+	for i, c := range p.r.Calls {
+		if inside[i] {
+			continue
+		}
 		key := uint64(c.CBID) << 1
 		if c.Runtime {
 			key |= 1
@@ -133,6 +137,26 @@ func (p *placer) calls() {
 		p.b.T.Calls = append(p.b.T.Calls, timeline.Call{StartNs: c.StartNs, EndNs: c.EndNs, Thread: p.thread(c.Process, c.Thread),
 			Name: k.name, Class: k.class, Correlation: int64(c.Correlation)})
 	}
+}
+
+// nested marks the driver's calls that lie inside a call of the runtime on the
+// same thread and have its correlation: that one is the call its caller made,
+// and its launch. A driver's call with a correlation of its own stays, as work
+// may be joined with it.
+func nested(calls []Call) []bool {
+	type key struct{ process, thread, correlation uint32 }
+	outer := map[key]Call{}
+	for _, c := range calls {
+		if c.Runtime {
+			outer[key{c.Process, c.Thread, c.Correlation}] = c
+		}
+	}
+	out := make([]bool, len(calls))
+	for i, c := range calls {
+		o, ok := outer[key{c.Process, c.Thread, c.Correlation}]
+		out[i] = ok && !c.Runtime && o.StartNs <= c.StartNs && c.EndNs <= o.EndNs
+	}
+	return out
 }
 
 // Class is what a call of the driver or the runtime is for, by its name.

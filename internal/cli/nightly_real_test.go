@@ -131,9 +131,9 @@ func TestNightlyScript(t *testing.T) {
 // SIGKILL of a real night at random moments, and again while it goes on: what
 // is finished is neither lost nor run again, and the night is stored once.
 func TestNightKilled(t *testing.T) {
-	moments := 50
+	moments := *kills
 	if testing.Short() {
-		moments = 4
+		moments = min(moments, 3)
 	}
 	k := &killable{t: t, dir: t.TempDir()}
 	const amounts = "--workload=golden-tiny --batch=1 --mode=eager --quick --steps=2 --blocks=1"
@@ -280,6 +280,8 @@ func TestNightOnAFullDisk(t *testing.T) {
 	}
 	t.Logf("%d replicates until it was full, %d in all", ended, g.cells)
 }
+
+var kills = flag.Int("kills", 6, "random moments at which a night is killed; 50 take minutes")
 
 var forReal = flag.Bool("guard-for-real", false, "run the guard's own test on the CPU device, which takes minutes and needs a machine with nothing else to do")
 

@@ -246,6 +246,9 @@ func TestChangesAreKept(t *testing.T) {
 			g.level = func(bench.CellRequest, results.ConfigurationKey) float64 { return 1.1 }
 		}
 		out := g.night(exitInconclusive)
+		if known := g.known(); i == 14 && len(known) > 0 || i == 15 && len(known) != 3 {
+			t.Errorf("night %d knows %+v", i+1, known)
+		}
 		for line := range strings.Lines(out) {
 			if rest, ok := strings.CutPrefix(line, "  Change point "); ok && strings.Contains(line, "/step_time_ns") {
 				id, _, _ := strings.Cut(rest, " ")
@@ -262,13 +265,44 @@ func TestChangesAreKept(t *testing.T) {
 			t.Errorf("%q", ids)
 		}
 	}
+	if known := g.known(); len(known) != 3 || known[0].Night != 13 {
+		t.Errorf("%+v", known)
+	}
+}
+
+// known are the change points that nights kept.
+func (g *guarded) known() []history.Known {
+	g.t.Helper()
 	s, err := history.Open(filepath.Join(g.dir, defaultHistory), false)
 	if err != nil {
-		t.Fatal(err)
+		g.t.Fatal(err)
 	}
 	defer s.Close()
-	if known, err := s.Known(); err != nil || len(known) != 3 || known[0].Night != 13 {
-		t.Errorf("%+v, %v", known, err)
+	known, err := s.Known()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return known
+}
+
+// The sides take turns, and the turns their order: what drifts drifts on both.
+func TestSidesTakeTurns(t *testing.T) {
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel:\n  run: --workload=golden-tiny --batch=4 --mode=eager\n  processes: 4\n")
+	var order strings.Builder
+	g.before = func(r bench.CellRequest) error {
+		files, _ := filepath.Glob(filepath.Join(g.dir, defaultHistory, "tonight", "injected-*.json"))
+		if r.Cell.Workload == "golden-tiny" && len(files) == 2 {
+			if r.Inject != nil {
+				order.WriteString("h")
+			} else {
+				order.WriteString("b")
+			}
+		}
+		return nil
+	}
+	g.night(exitInconclusive)
+	if got := order.String(); got != "hbbhhb" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -94,18 +94,28 @@ func (t *trials) both(ctx context.Context) (*history.Sentinel, error) {
 }
 
 // noiseWithin is the relative standard deviation of a run's median, from two
-// runs of one program in turns: as if each were two. It is of half as many
-// processes as a run has, and so rather too large.
+// runs of one program in turns, the larger of two figures: by the medians of
+// their halves, and by how much single processes differ, as a median's of so
+// many independent ones. Four halves alone were tried: on a busy machine they
+// may lie close by chance, and the slowdown was then lost among processes that
+// differ by a tenth.
 func noiseWithin(r guard.Row) float64 {
-	var runs [][]float64
+	var runs, single [][]float64
+	for _, v := range slices.Concat(r.Base[0], r.Head[0]) {
+		single = append(single, []float64{v})
+	}
+	noise := 0.0
+	if each := guard.Noise(single); each != nil {
+		noise = math.Sqrt(math.Pi/2/float64(len(r.Base[0]))) * *each
+	}
 	for _, side := range [][]float64{r.Base[0], r.Head[0]} {
 		half := len(side) / 2
 		runs = append(runs, side[:half], side[half:])
 	}
-	if noise := guard.Noise(runs); noise != nil {
-		return *noise
+	if halves := guard.Noise(runs); halves != nil {
+		noise = max(noise, *halves)
 	}
-	return 0
+	return noise
 }
 
 // gather measures two sides in turns. Head is slowed if there is something to

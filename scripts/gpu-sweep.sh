@@ -3,6 +3,7 @@
 #
 #   scripts/gpu-sweep.sh            go on where the last call stopped
 #   scripts/gpu-sweep.sh list       what is done, begun and left
+#   scripts/gpu-sweep.sh ratios     step times beside the peer's, turn by turn, of the records in DIR
 #   scripts/gpu-sweep.sh NAME...    these steps alone (names or patterns)
 #
 # Steps run worst first: the points that are compared with the peer, the
@@ -237,15 +238,16 @@ list() {
 # medians that both print.
 ratios() {
 	python3 - "$DIR" <<-'EOF'
-		import glob, json, os, re, statistics, sys
+		import glob, gzip, json, os, re, statistics, sys
 		rows = {}
 		for path in sorted(glob.glob(os.path.join(sys.argv[1], "peer", "peer-*-1.jsonl"))):
 		    model, batch = re.fullmatch(r"peer-(.*)-(\d+)-1\.jsonl", os.path.basename(path)).groups()
 		    record = os.path.join(sys.argv[1], "%s-%s-amp.json" % (model, batch))
-		    if not os.path.exists(record):
+		    record = next((f for f in (record, record + ".gz") if os.path.exists(f)), None)
+		    if record is None:
 		        continue
 		    ours = {}  # by process: the median over its blocks, as the record reduces it
-		    for c in json.load(open(record))["cells"][0]["configurations"]:
+		    for c in json.load((gzip.open if record.endswith("gz") else open)(record))["cells"][0]["configurations"]:
 		        if c["key"]["mode"] == "step":
 		            for m in c["metrics"]:
 		                if m["name"] == "step_time_ns":
@@ -273,10 +275,16 @@ pack() {
 	mkdir -p "$OUT" && tar -C "$DIR" --exclude=.out --exclude=.err -czf "$OUT/sweep.tar.gz" . && ls -l "$OUT/sweep.tar.gz"
 }
 
-if [ "${1:-}" = list ]; then
+case ${1:-} in
+list)
 	list
 	exit
-fi
+	;;
+ratios)
+	ratios
+	exit
+	;;
+esac
 if [ ! -x "$TRBENCH" ]; then
 	echo "gpu-sweep.sh: there is no $TRBENCH; scripts/gpu-test.sh builds it" >&2
 	exit 2

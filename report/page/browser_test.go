@@ -734,6 +734,7 @@ func timelines(t *testing.T, in context.Context, extra page.Extra, record report
 		t.Errorf("Enter shows %d to %d, the gap is at %d for %d ns", from, to, g.StartNs[order[1]], length(order[1]))
 	}
 	check("Enter", gap(order[1]))
+	b.keep("timelines_zoomed")
 	f0, t0 := view()
 	b.run(chromedp.KeyEvent(kb.ArrowRight, chromedp.KeyModifiers(kb.ModifierShift)))
 	if from, to := view(); from <= f0 || to-from < t0-f0-2 || to-from > t0-f0+2 {

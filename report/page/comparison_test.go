@@ -188,6 +188,17 @@ func TestJudgedStatus(t *testing.T) {
 	}
 }
 
+// Of a metric where more is better, the worst row is the one that fell most.
+func TestWorstRow(t *testing.T) {
+	c := compared()
+	for i, ratio := range map[int]float64{2: 0.5, 3: 0.9} {
+		c.Rows[i].Direction, c.Rows[i].Ratio = results.Higher, &ratio
+	}
+	if got := page.Judged(c).Verdict[2]; got != "Most: -50.00%, "+c.Rows[2].Row.String()+"." {
+		t.Errorf("the worst row: %s", got)
+	}
+}
+
 // A comparison of any size leaves the page its size.
 func TestComparisonIsBounded(t *testing.T) {
 	c := compared()
@@ -207,6 +218,9 @@ func TestComparisonIsBounded(t *testing.T) {
 	b := write(t, page.Extra{Comparison: page.Judged(c)}, samples(t)["gpu"]...)
 	if len(b) > maxBytes {
 		t.Errorf("the page has %d bytes", len(b))
+	}
+	if n := len(page.Judged(c).Explained); n != 300 {
+		t.Errorf("%d rows are explained", n)
 	}
 	if !bytes.Contains(b, []byte("The numbers behind 705 more rows are not on this page")) {
 		t.Error("nothing says that numbers are left out")

@@ -750,6 +750,10 @@
             ctx.fillStyle = colors.parts[lane.part[i]];
             ctx.fillRect(gutter + a / per, lane.y, (b - a) / per, lane.height);
           };
+          if (!crowded && to - from >= 3) {
+            rect(from, to);
+            continue;
+          }
           const head = Math.ceil(from), tail = Math.floor(to);
           if (tail > head) rect(head, tail);
           const add = (column, share) => {

@@ -165,7 +165,7 @@ func (m *measurement) underLoad() error {
 	for {
 		select {
 		case m.out.Readings = <-read:
-			return nil
+			return m.ctx.Err()
 		default:
 		}
 		if err := load(); err != nil {

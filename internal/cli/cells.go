@@ -66,7 +66,7 @@ func (f *cellFlags) addTune(s *pflag.FlagSet, auto string) {
 // override of the environment is a way as the flag names it.
 func (f *cellFlags) tuning(env *Env, device Device) (string, error) {
 	given := f.tuneGiven()
-	over := env.Getenv("TRBENCH_TUNING")
+	over := env.variable("TRBENCH_TUNING")
 	switch {
 	case given && over != "":
 		return "", &bench.InputError{Name: "--tune", Reason: "cannot be used beside TRBENCH_TUNING", Hint: "drop one"}

@@ -113,3 +113,12 @@ func (e *Env) path(name string) string {
 	}
 	return joined
 }
+
+// variable is a variable of the process's environment; empty where there is
+// none, or no environment.
+func (e *Env) variable(name string) string {
+	if e.Getenv == nil {
+		return ""
+	}
+	return e.Getenv(name)
+}

@@ -416,7 +416,7 @@ func (env *Env) who() string {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		return u.Username
 	}
-	if name := env.Getenv("USER"); name != "" {
+	if name := env.variable("USER"); name != "" {
 		return name
 	}
 	return "unknown"

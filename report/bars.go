@@ -302,27 +302,14 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 		b.remark(c, quietStyle(), right, c.Max.Y-h+2, func(i int) string { return b.remarks[i].title })
 	}
 	c.Max.Y -= h
-	a := axis{hi: b.reach(pn)}
-	u := timeUnit(a.hi)
-	a.ticks = linearTicks(0, a.hi/u.by, 6)
-	for i := range a.ticks {
-		a.ticks[i].Value *= u.by
-		if a.ticks[i].Value != 0 {
-			a.ticks[i].Label = unkerned(a.ticks[i].Label + " " + u.name)
-		}
-	}
-
-	p := newPlot()
-	a.apply(&p.X)
-	p.HideY()
-	p.Y.Min, p.Y.Max = 0, 1
-	p.Add(grid{x: true})
+	reach := b.reach(pn)
+	p := overTime(reach, 6)
 	p.Add(plotter(func(dc draw.Canvas, p *plot.Plot) {
 		trX, _ := p.Transforms(&dc)
 		pitch := dc.Size().Y / vg.Length(len(pn.bars))
 		for i, r := range pn.bars {
 			mid := dc.Max.Y - (vg.Length(i)+0.5)*pitch
-			b.drawBar(dc, r, trX, mid, a.hi)
+			b.drawBar(dc, r, trX, mid, reach)
 			s := smallStyle()
 			s.XAlign, s.YAlign = draw.XRight, draw.YCenter
 			write(dc, s, vg.Point{X: c.Min.X + left - 6, Y: mid}, fit(r.label, s, barLabelMax))
@@ -330,6 +317,26 @@ func (b bars) drawPanel(c draw.Canvas, pn panel, left, right vg.Length, first bo
 		}
 	}))
 	p.Draw(draw.Crop(c, left, -right, 0, 0))
+}
+
+// overTime begins a plot over 0 to hi ns, in the unit that suits, with lines at
+// the ticks and no scale upwards.
+func overTime(hi float64, ticks int) *plot.Plot {
+	a := axis{hi: hi}
+	u := timeUnit(hi)
+	a.ticks = linearTicks(0, hi/u.by, ticks)
+	for i := range a.ticks {
+		a.ticks[i].Value *= u.by
+		if a.ticks[i].Value != 0 {
+			a.ticks[i].Label = unkerned(a.ticks[i].Label + " " + u.name)
+		}
+	}
+	p := newPlot()
+	a.apply(&p.X)
+	p.HideY()
+	p.Y.Min, p.Y.Max = 0, 1
+	p.Add(grid{x: true})
+	return p
 }
 
 func (b bars) drawBar(c draw.Canvas, r bar, trX func(float64) vg.Length, mid vg.Length, reach float64) {

@@ -197,20 +197,7 @@ func (ts timelines) draw(c draw.Canvas) {
 	y -= legendLine
 	swatches(c, c.Min.X, y, "host:", hostLaneParts(), causes)
 
-	a := axis{hi: float64(ts.length)}
-	u := timeUnit(a.hi)
-	a.ticks = linearTicks(0, a.hi/u.by, 7)
-	for i := range a.ticks {
-		a.ticks[i].Value *= u.by
-		if a.ticks[i].Value != 0 {
-			a.ticks[i].Label = unkerned(a.ticks[i].Label + " " + u.name)
-		}
-	}
-	p := newPlot()
-	a.apply(&p.X)
-	p.HideY()
-	p.Y.Min, p.Y.Max = 0, 1
-	p.Add(grid{x: true})
+	p := overTime(float64(ts.length), 7)
 	left := c.Min.X + laneLabel
 	// On a whole pixel, so that columns are.
 	left = vg.Length(math.Ceil(float64(left/pixel))) * pixel

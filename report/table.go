@@ -179,10 +179,31 @@ func (s sources) timed() []struct{ name, header string } {
 	return out
 }
 
+// keys begins a grid with the columns that say which configuration a row is of,
+// and returns what fills them. A cell without configurations has none to name.
+func (s sources) keys() (Grid, func(*source, *results.Cell, *results.Configuration) []string) {
+	opts := s.confOptions()
+	g, cols := s.comparison("mode", "sync", "control")
+	for _, o := range opts {
+		g.Header = append(g.Header, o.name)
+	}
+	g.Left = len(g.Header)
+	return g, func(src *source, cell *results.Cell, conf *results.Configuration) []string {
+		line := keys(src, cell, cols)
+		if conf == nil {
+			return append(line, slices.Repeat([]string{"-"}, 3+len(opts))...)
+		}
+		line = append(line, plain(conf.Key.Mode), plain(conf.Key.Sync), plain(conf.Key.Control))
+		for _, o := range opts {
+			line = append(line, o.text(conf.Key))
+		}
+		return line
+	}
+}
+
 // figures is one line a configuration. Columns appear when a record has what
 // they show, so that a small run stays a small table.
 func (s sources) figures() Grid {
-	cols, opts := s.cellColumns(), s.confOptions()
 	rows, timed := s.rows(), s.timed()
 	withInterval := map[string]bool{}
 	for _, r := range rows {
@@ -197,15 +218,7 @@ func (s sources) figures() Grid {
 		broken = broken || failed(c)
 	}
 
-	g := Grid{Header: slices.Clone(s.columns)}
-	for _, c := range cols {
-		g.Header = append(g.Header, c.name)
-	}
-	g.Header = append(g.Header, "mode", "sync", "control")
-	for _, o := range opts {
-		g.Header = append(g.Header, o.name)
-	}
-	g.Left = len(g.Header)
+	g, keys := s.keys()
 	for _, m := range timed {
 		if g.Header = append(g.Header, m.header); withInterval[m.name] {
 			g.Header = append(g.Header, "+-")
@@ -220,18 +233,9 @@ func (s sources) figures() Grid {
 	}
 
 	add := func(src *source, cell *results.Cell, conf *results.Configuration) {
-		line := slices.Clone(src.shown)
-		for _, c := range cols {
-			line = append(line, c.text(cell.Key))
-		}
+		line := keys(src, cell, conf)
 		if conf == nil {
-			line = append(line, slices.Repeat([]string{"-"}, 3+len(opts))...)
 			conf = &results.Configuration{}
-		} else {
-			line = append(line, plain(conf.Key.Mode), plain(conf.Key.Sync), plain(conf.Key.Control))
-			for _, o := range opts {
-				line = append(line, o.text(conf.Key))
-			}
 		}
 		for _, m := range timed {
 			f, ok := figureOf(conf, m.name)

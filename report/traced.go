@@ -29,32 +29,6 @@ func (s sources) traced() (rows []tracedRow) {
 	return rows
 }
 
-// keys begins a grid with the columns that say which configuration a row is of,
-// and returns what fills them.
-func (s sources) keys() (Grid, func(tracedRow) []string) {
-	cols, opts := s.cellColumns(), s.confOptions()
-	g := Grid{Header: slices.Clone(s.columns)}
-	for _, c := range cols {
-		g.Header = append(g.Header, c.name)
-	}
-	g.Header = append(g.Header, "mode", "sync", "control")
-	for _, o := range opts {
-		g.Header = append(g.Header, o.name)
-	}
-	g.Left = len(g.Header)
-	return g, func(r tracedRow) []string {
-		line := slices.Clone(r.src.shown)
-		for _, c := range cols {
-			line = append(line, c.text(r.cell.Key))
-		}
-		line = append(line, plain(r.conf.Key.Mode), plain(r.conf.Key.Sync), plain(r.conf.Key.Control))
-		for _, o := range opts {
-			line = append(line, o.text(r.conf.Key))
-		}
-		return line
-	}
-}
-
 // tracedColumn is a figure of a trace in a table.
 type tracedColumn struct {
 	name, header string
@@ -106,7 +80,7 @@ func (s sources) times() Section {
 	g.Header, g.LeftEnd = append(g.Header, "trace"), 1
 	var failures []string
 	for _, r := range rows {
-		line := keys(r)
+		line := keys(r.src, r.cell, r.conf)
 		for _, c := range columns {
 			line = append(line, c.text(r.trace))
 		}
@@ -157,7 +131,7 @@ func (s sources) lateness() Section {
 		if m := r.trace.Metric(results.HostLateNs); m == nil || m.Value <= 0 {
 			continue
 		}
-		line := keys(r)
+		line := keys(r.src, r.cell, r.conf)
 		for _, c := range columns {
 			line = append(line, c.text(r.trace))
 		}
@@ -174,7 +148,7 @@ func (s sources) launchCosts() Section {
 	g.Header = append(g.Header, "count", "median", "p99", "inflation")
 	for _, r := range s.traced() {
 		for _, l := range r.trace.Launches {
-			g.Rows = append(g.Rows, append(append(keys(r), plain(l.Layer), cmp.Or(plain(l.Call), "-")), LaunchCostCells(l)...))
+			g.Rows = append(g.Rows, append(append(keys(r.src, r.cell, r.conf), plain(l.Layer), cmp.Or(plain(l.Call), "-")), LaunchCostCells(l)...))
 		}
 	}
 	return Section{"What one launch costs", g, LaunchCostLines()}

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
@@ -61,47 +62,54 @@ func (g *graph) replace(nodes []driver.GraphNode) ([]driver.GraphNode, error) {
 		if !ok {
 			continue
 		}
-		var before, after []driver.GraphNode
-		for _, e := range edges {
-			if e.To == n {
-				before = append(before, e.From)
-			}
-			if e.From == n {
-				after = append(after, e.To)
-			}
-		}
-		spec, err := r.kernelSpec(&launch, workloads.COMP1)
+		k, err := g.put(&launch, n, edges)
 		if err != nil {
 			return nil, fmt.Errorf("put %s in the place of a node: %w", launch.Kernel, err)
-		}
-		spec.Attrs = nil
-		k, err := r.api.GraphAddKernelNode(g.h, before, spec)
-		if err != nil {
-			return nil, fmt.Errorf("put %s in the place of a node: %w", launch.Kernel, err)
-		}
-		from := make([]driver.GraphNode, len(after))
-		for j := range from {
-			from[j] = k
-		}
-		if err := r.api.GraphAddDependencies(g.h, from, after); err != nil {
-			return nil, fmt.Errorf("put %s in the place of a node: %w", launch.Kernel, err)
-		}
-		if err := r.api.GraphDestroyNode(n); err != nil {
-			return nil, fmt.Errorf("put %s in the place of a node: %w", launch.Kernel, err)
-		}
-		for j := range edges {
-			if edges[j].To == n {
-				edges[j].To = k
-			}
-			if edges[j].From == n {
-				edges[j].From = k
-			}
 		}
 		nodes[i] = k
 		g.info.Nodes[driver.NodeKernel.String()]++
 	}
 	maps.DeleteFunc(g.info.Nodes, func(_ string, n int) bool { return n == 0 })
 	return nodes, nil
+}
+
+// put adds a launch in the place of a node, in the graph and in its edges, and
+// takes the node out.
+func (g *graph) put(l *kernels.Launch, n driver.GraphNode, edges []driver.Edge) (driver.GraphNode, error) {
+	api := g.r.api
+	spec, err := g.r.kernelSpec(l, workloads.COMP1)
+	if err != nil {
+		return 0, err
+	}
+	spec.Attrs = nil
+	var before, after []driver.GraphNode
+	for _, e := range edges {
+		if e.To == n {
+			before = append(before, e.From)
+		}
+		if e.From == n {
+			after = append(after, e.To)
+		}
+	}
+	k, err := api.GraphAddKernelNode(g.h, before, spec)
+	if err != nil {
+		return 0, err
+	}
+	if err := api.GraphAddDependencies(g.h, slices.Repeat([]driver.GraphNode{k}, len(after)), after); err != nil {
+		return 0, err
+	}
+	if err := api.GraphDestroyNode(n); err != nil {
+		return 0, err
+	}
+	for j := range edges {
+		if edges[j].To == n {
+			edges[j].To = k
+		}
+		if edges[j].From == n {
+			edges[j].From = k
+		}
+	}
+	return k, nil
 }
 
 // zeroed is the region of the arena that a fill clears, if it is one range of

@@ -93,6 +93,18 @@ func (s *stand) fit(name string, x, y []float64) {
 	}
 }
 
+// captureChain captures n empty kernels, one after another.
+func (s *stand) captureChain(n int) (driver.Graph, error) {
+	return s.capture(func() error {
+		for range n {
+			if err := s.submit(s.empty[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // prepareChain makes a chain a few times over, with its costs, and returns the
 // last.
 func (s *stand) prepareChain(n int) (driver.GraphExec, error) {
@@ -107,14 +119,7 @@ func (s *stand) prepareChain(n int) (driver.GraphExec, error) {
 			exec = 0
 		}
 		t0 := s.nowNs()
-		g, err := s.capture(func() error {
-			for range n {
-				if err := s.submit(s.empty[0]); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		g, err := s.captureChain(n)
 		if err != nil {
 			return 0, err
 		}

@@ -139,14 +139,7 @@ func repeat(n int, f func() (float64, error)) ([]float64, error) {
 
 // chainOf makes a graph of n empty kernels.
 func (s *stand) chainOf(n int) (driver.GraphExec, error) {
-	g, err := s.capture(func() error {
-		for range n {
-			if err := s.submit(s.empty[0]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	g, err := s.captureChain(n)
 	if err != nil {
 		return 0, err
 	}

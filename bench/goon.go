@@ -27,10 +27,10 @@ func (p Plan) CheckHeld(r *results.Record) error {
 		c := &r.Cells[i]
 		at := slices.Index(p.Cells, c.Key)
 		if at < 0 {
-			return fmt.Errorf("holds %s, and its plan has no such cell", CellName(c.Key))
+			return fmt.Errorf("holds %s, and its plan has no such cell", c.Key.Name())
 		}
 		if err := p.checkCell(at, c); err != nil {
-			return fmt.Errorf("does not hold what its plan asks for: %s %w", CellName(c.Key), err)
+			return fmt.Errorf("does not hold what its plan asks for: %s %w", c.Key.Name(), err)
 		}
 	}
 	return nil

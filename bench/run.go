@@ -194,7 +194,7 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	case errors.As(err, &d):
-		return false, fmt.Errorf("run %s: %w", CellName(req.Cell), err)
+		return false, fmt.Errorf("run %s: %w", req.Cell.Name(), err)
 	case err != nil:
 		c := r.cell(i)
 		p.Status, p.Failure = results.Failed, err.Error()
@@ -211,11 +211,6 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	c.Key = r.Plan.Cells[i]
 	Reduce(c, r.Plan)
 	return true, r.store()
-}
-
-// CellName is a cell in messages.
-func CellName(k results.CellKey) string {
-	return fmt.Sprintf("%s batch %d gpus %d", k.Workload, k.Batch, k.GPUs)
 }
 
 // blocksOf counts the blocks of a replicate.
@@ -271,7 +266,7 @@ func (r *Run) failures() error {
 	for _, c := range r.Record.Cells {
 		if c.Status == results.Failed {
 			if e.Failed++; e.First == "" {
-				e.First = fmt.Sprintf("run %s: %s", CellName(c.Key), c.Failure)
+				e.First = fmt.Sprintf("run %s: %s", c.Key.Name(), c.Failure)
 			}
 		}
 	}

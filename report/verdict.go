@@ -269,7 +269,7 @@ func exactGrid(list []results.ExactDifference) Grid {
 			configuration = d.Configuration.String()
 		}
 		g.Rows = append(g.Rows, plains([]string{
-			fmt.Sprintf("%s batch %d gpus %d", d.Cell.Workload, d.Cell.Batch, d.Cell.GPUs), configuration, d.What, d.Base, d.Head,
+			d.Cell.Name(), configuration, d.What, d.Base, d.Head,
 		}))
 	}
 	return g
@@ -322,7 +322,7 @@ func differencesLines(list []results.FieldDifference) []string {
 }
 
 func exactPlace(d results.ExactDifference) string {
-	at := fmt.Sprintf("%s batch %d gpus %d", d.Cell.Workload, d.Cell.Batch, d.Cell.GPUs)
+	at := d.Cell.Name()
 	if d.Configuration != nil {
 		at += " " + d.Configuration.String()
 	}

@@ -75,7 +75,7 @@ func verdictCSV(w io.Writer, c *results.Comparison) error {
 	for _, x := range c.Warnings {
 		at := ""
 		if x.Cell != nil {
-			at = fmt.Sprintf("%s batch %d gpus %d", x.Cell.Workload, x.Cell.Batch, x.Cell.GPUs)
+			at = x.Cell.Name()
 		}
 		lines = append(lines, csvLine{"kind": kindWarning, "name": x.Warning.Code, "record": x.Record, "note": strings.TrimPrefix(at+": "+x.Warning.Text, ": ")})
 	}

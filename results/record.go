@@ -2,6 +2,7 @@ package results
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -105,6 +106,11 @@ type CellKey struct {
 	Variant    int        `json:"variant"` // the variant timed, 0..5
 	Device     string     `json:"device"`  // cpu, cuda
 	Kernels    string     `json:"kernels"` // whose operators run; "reference" on the CPU
+}
+
+// Name is the short name used in messages: "resnet50 batch 64 gpus 1".
+func (k CellKey) Name() string {
+	return fmt.Sprintf("%s batch %d gpus %d", k.Workload, k.Batch, k.GPUs)
 }
 
 // Resolution holds image sides in pixels; 0 means the model's own.

@@ -38,11 +38,7 @@ type UnequalError struct {
 }
 
 func (e *UnequalError) Error() string {
-	return fmt.Sprintf("record %s: the modes of %s were not found equal, so its figures mean nothing", e.Record, cellName(e.Cell))
-}
-
-func cellName(k results.CellKey) string {
-	return fmt.Sprintf("%s batch %d gpus %d", k.Workload, k.Batch, k.GPUs)
+	return fmt.Sprintf("record %s: the modes of %s were not found equal, so its figures mean nothing", e.Record, e.Cell.Name())
 }
 
 // Gather pairs the rows of base's records with those of head's: each record is
@@ -129,7 +125,7 @@ func (g *Gathered) collect(side string, records []Named) (collected, error) {
 }
 
 func failures(side, record string, c *results.Cell) []string {
-	at := fmt.Sprintf("%s: %s: %s", side, record, cellName(c.Key))
+	at := fmt.Sprintf("%s: %s: %s", side, record, c.Key.Name())
 	failed := 0
 	for _, p := range c.Processes {
 		if p.Status == results.Failed {

@@ -183,13 +183,13 @@ func (o *profileOptions) profiled(ctx context.Context, req bench.CellRequest) er
 	verify, err := o.env.Engine.Profile(ctx, req)
 	var d *bench.DisagreementError
 	if errors.As(err, &d) {
-		return fmt.Errorf("profile %s: %w", bench.CellName(req.Cell), err)
+		return fmt.Errorf("profile %s: %w", req.Cell.Name(), err)
 	}
 	if err != nil {
-		return fmt.Errorf("profile %s, %s: %w", bench.CellName(req.Cell), req.Configurations[0], err)
+		return fmt.Errorf("profile %s, %s: %w", req.Cell.Name(), req.Configurations[0], err)
 	}
 	_, err = fmt.Fprintf(o.env.Stdout, "profiled %s of %s, %s, after %s of warm-up; %d tensors verified against eager\n",
-		count(req.Steps, "step"), req.Configurations[0], bench.CellName(req.Cell), count(*req.Warmup, "step"), verify.Tensors)
+		count(req.Steps, "step"), req.Configurations[0], req.Cell.Name(), count(*req.Warmup, "step"), verify.Tensors)
 	return err
 }
 

@@ -73,7 +73,7 @@ func (w *watch) tell(p bench.Progress) {
 			if p.Kept {
 				took = "kept"
 			}
-			fmt.Fprintf(w.out, "[%d/%d] %s: %s%s\n", p.Cell+1, p.Cells, bench.CellName(p.Key), took, estimates(p))
+			fmt.Fprintf(w.out, "[%d/%d] %s: %s%s\n", p.Cell+1, p.Cells, p.Key.Name(), took, estimates(p))
 		}
 		return
 	}
@@ -109,7 +109,7 @@ func line(p bench.Progress) string {
 	if p.Left > 0 {
 		text = fmt.Sprintf("%s left; ", p.Left.Round(time.Second))
 	}
-	return text + fmt.Sprintf("%s, process %d of %d%s; %s", bench.CellName(p.Key), p.Process+1, p.Processes, estimates(p), p.Phase)
+	return text + fmt.Sprintf("%s, process %d of %d%s; %s", p.Key.Name(), p.Process+1, p.Processes, estimates(p), p.Phase)
 }
 
 // maxEstimates fit a line.

@@ -20,7 +20,7 @@ func Profile(ctx context.Context, dev device.Device, req bench.CellRequest) (ver
 		return verify, fmt.Errorf("profile: %d configurations; a profiler is shown one", len(req.Configurations))
 	}
 	defer req.Tool.Start(nvtx.RunName, nvtx.Run.Look()).End()
-	defer req.Tool.Start(bench.CellName(req.Cell), nvtx.Cell.Look()).End()
+	defer req.Tool.Start(req.Cell.Name(), nvtx.Cell.Look()).End()
 	s, verify, err := openCell(ctx, dev, req)
 	if err != nil {
 		return verify, err

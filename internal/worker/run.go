@@ -29,7 +29,7 @@ const (
 func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *results.Cell, err error) {
 	clock := bench.System()
 	defer req.Tool.StartInt(nvtx.RunName, nvtx.Run.Look(), int64(req.Process)).End()
-	defer req.Tool.Start(bench.CellName(req.Cell), nvtx.Cell.Look()).End()
+	defer req.Tool.Start(req.Cell.Name(), nvtx.Cell.Look()).End()
 	s, verify, err := openCell(ctx, dev, req)
 	if err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ func ReadTimelines(records []report.Named) (out []Timeline, notes []string) {
 
 func subjectOf(r report.Named, cell *results.Cell, conf *results.Configuration, several bool) Subject {
 	s := Subject{
-		Cell:          report.Plain(fmt.Sprintf("%s batch %d gpus %d", cell.Key.Workload, cell.Key.Batch, cell.Key.GPUs)),
+		Cell:          report.Plain(cell.Key.Name()),
 		Configuration: report.Plain(conf.Key.String()), Steps: conf.Trace.Steps, Source: report.Plain(filepath.Base(conf.Trace.File)),
 	}
 	if ns := conf.Key.DispatchNs; ns > 0 {

@@ -21,6 +21,10 @@ type Runner interface {
 	// Run submits a segment. It blocks only where the configuration joins on
 	// the host or a half is not consumed yet.
 	Run(seg workloads.Segment) error
+	// Ready is called before a clock around Run begins. It fetches what is
+	// between that clock and Run's own, which a step may have put out of the
+	// caches, and submits and counts nothing.
+	Ready()
 	// Drain blocks until everything submitted is done. It is outside the
 	// clocks.
 	Drain() error

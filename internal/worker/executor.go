@@ -198,9 +198,13 @@ func (x *Executor) Submit(steps int) error {
 	return x.eachRank(func(rank int, r walk.Runner) error {
 		// What a step left out of the caches is fetched before the clock
 		// begins, not between it and the step's own: where the rank stands,
-		// what is next, and the clock itself.
+		// what is next, the way to Run and its clock. On two CPU cores a step
+		// otherwise lost 300 to 550 ns of 20 us there.
 		p, next := r.Position(), step[0]
-		walk.Now()
+		r.Ready()
+		if err := submitSteps(r, step, next, p, 0); err != nil {
+			return err
+		}
 		begin := walk.Now()
 		err := submitSteps(r, step, next, p, steps)
 		x.outer[rank] += walk.Now() - begin

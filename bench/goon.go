@@ -11,7 +11,9 @@ import (
 // CheckHeld says why a record does not hold what its plan asks for, as far as
 // it was run; nil if it does. A plan that somebody changed would go on with
 // processes that are no replicates of the ones there, and nobody would see it.
-// The error continues a sentence about the record.
+// p is the record's plan, or one with more processes. What contradicts the plan
+// is named; a change that contradicts nothing is found by the plan's digest. The
+// error continues a sentence about the record.
 func (p Plan) CheckHeld(r *results.Record) error {
 	switch {
 	case r.Status != results.Complete && r.Status != results.Incomplete:
@@ -33,7 +35,7 @@ func (p Plan) CheckHeld(r *results.Record) error {
 			return fmt.Errorf("does not hold what its plan asks for: %s %w", c.Key.Name(), err)
 		}
 	}
-	return nil
+	return r.CheckDigest()
 }
 
 // checkCell compares the plan's i-th cell with what the record holds of it.

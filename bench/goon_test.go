@@ -53,12 +53,13 @@ func TestCheckHeld(t *testing.T) {
 		want   string // empty: nothing is wrong
 	}{
 		{"as it was left", func(*results.Record) {}, ""},
-		{"more processes", func(r *results.Record) { r.Plan.Processes = 8 }, ""},
+		{"more processes", func(r *results.Record) { r.Plan.Processes = 8 }, "has a plan that was changed since the run wrote it"},
 		{"a cell more", func(r *results.Record) {
 			k := r.Plan.Cells[1]
 			k.Batch = 16
 			r.Plan.Cells = append(r.Plan.Cells, k)
-		}, ""},
+		}, "has a plan that was changed since the run wrote it"},
+		{"other data", func(r *results.Record) { r.Plan.Data = "learnable" }, "has a plan that was changed since the run wrote it"},
 		{"a failed process", func(r *results.Record) {
 			c := &r.Cells[1]
 			c.Status, c.Processes = results.Failed, append(c.Processes, results.Process{Index: 2, Status: results.Failed, Seed: Plan(*r.Plan).order(1, 2)})
@@ -136,6 +137,12 @@ func TestCheckHeld(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+	// More processes than the record planned can be asked for.
+	more := Plan(*r.Plan)
+	more.Processes = 8
+	if err := more.CheckHeld(r); err != nil {
+		t.Error(err)
 	}
 	// A budget leaves blocks out, all but the least; a fixed warm-up is no doubt.
 	r = interrupted(t, func(p *Plan) { p.BudgetNs, p.Blocks = 1, 8 })

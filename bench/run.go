@@ -61,6 +61,10 @@ func (r *Run) Do(ctx context.Context) error {
 	}
 	r.begin = r.Clock.Now()
 	r.Record.Plan, r.Record.Status = (*results.Plan)(&r.Plan), results.Incomplete
+	var err error
+	if r.Record.PlanDigest, err = r.Record.Plan.Digest(); err != nil {
+		return err
+	}
 	r.countSpent()
 	r.dropFailures()
 	r.watch = newWatcher(r)

@@ -1,5 +1,13 @@
 package results
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+)
+
 // Statuses of a record.
 const (
 	Complete   = "complete"
@@ -57,3 +65,69 @@ func (p *Plan) withLists() *Plan {
 	q.Cells, q.Configurations = notNil(p.Cells), notNil(p.Configurations)
 	return &q
 }
+
+// Digest is the SHA-256 of the plan's canonical JSON: no spaces, members in the
+// order of their names, those with their zero value left out. So a field that a
+// later minor version adds changes nothing for plans that do not use it.
+func (p *Plan) Digest() (string, error) {
+	b, err := json.Marshal(canonical(reflect.ValueOf(p)))
+	if err != nil {
+		return "", fmt.Errorf("digest of the plan: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// canonical is a value as maps and lists, which encoding/json writes in one way
+// only. A pointer to 0 is kept: null and 0 are not the same.
+func canonical(v reflect.Value) any {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		return canonical(v.Elem())
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = canonical(v.Index(i))
+		}
+		return list
+	case reflect.Struct:
+		members := map[string]any{}
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if f.IsZero() || f.Kind() == reflect.Slice && f.Len() == 0 {
+				continue
+			}
+			members[fieldName(v.Type().Field(i))] = canonical(f)
+		}
+		return members
+	}
+	return v.Interface()
+}
+
+// CheckDigest says why the plan cannot be the one that the run wrote; nil if it
+// can. Records before 1.3 have no digest, and nothing is known of theirs. The
+// error continues a sentence about the record.
+func (r *Record) CheckDigest() error {
+	if r.PlanDigest == "" && r.Schema.Minor < digestSince {
+		return nil
+	}
+	now, err := r.Plan.Digest()
+	switch {
+	case err != nil:
+		return err
+	case r.PlanDigest == "":
+		return fmt.Errorf("has no digest of its plan, which every record of schema %d.%d has: it was changed since the run wrote it", r.Schema.Major, r.Schema.Minor)
+	case now != r.PlanDigest:
+		return fmt.Errorf("has a plan that was changed since the run wrote it (its digest is %s, not %s)", short(now), short(r.PlanDigest))
+	}
+	return nil
+}
+
+// digestSince is the minor version whose records have a digest.
+const digestSince = 3
+
+// short is as much of a digest as a person compares.
+func short(digest string) string { return digest[:min(len(digest), len("sha256:")+12)] }

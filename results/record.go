@@ -11,7 +11,7 @@ import (
 const (
 	SchemaName  = "trbench.record"
 	SchemaMajor = 1
-	SchemaMinor = 2
+	SchemaMinor = 3
 )
 
 // Schema names a format and its version.
@@ -38,6 +38,9 @@ type Record struct {
 	Status string `json:"status"`
 	// Plan is what the run set out to do; null in records before 1.1.
 	Plan *Plan `json:"plan"`
+	// PlanDigest is [Plan.Digest], by which a plan that somebody changed is found
+	// when the run is gone on with; empty in records before 1.3.
+	PlanDigest string `json:"plan_digest"`
 	// Environment is the machine and the software as the run found them.
 	Environment Environment `json:"environment"`
 	// Warnings are about the run as a whole; a cell has its own.

@@ -587,3 +587,35 @@ func ExampleConfigurationKey_String() {
 	fmt.Println(DefaultConfigurationKey())
 	// Output: eager/event/device
 }
+
+// A plan's digest is the same for ever: records keep it.
+func TestPlanDigest(t *testing.T) {
+	digest := func(p *Plan) string {
+		t.Helper()
+		d, err := p.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	p := sample().Plan
+	// Python's json.dumps(..., sort_keys=True, separators=(",", ":")) of it hashes to this.
+	const want = "sha256:4b01b7afffbef4549aba10fb156f9e1d8b86de58f6f4a30beb4c25294d15bf1c"
+	if got := digest(p); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// What is written and read again is the same plan, whatever is empty.
+	r, err := Decode("r", strings.NewReader(encoded(t, sample())))
+	if err != nil || digest(r.Plan) != want {
+		t.Errorf("%v, read again: %s", err, digest(r.Plan))
+	}
+	if digest(&Plan{}) != digest(&Plan{Cells: []CellKey{}}) {
+		t.Error("no list and an empty one differ")
+	}
+	if digest(&Plan{Warmup: new(0)}) == digest(&Plan{}) {
+		t.Error("no fixed warm-up and one of 0 steps are the same")
+	}
+	if digest(&Plan{Cells: []CellKey{{}, {Batch: 1}}}) == digest(&Plan{Cells: []CellKey{{Batch: 1}, {}}}) {
+		t.Error("cells in another order are the same")
+	}
+}

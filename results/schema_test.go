@@ -258,6 +258,9 @@ func TestReleasedVersions(t *testing.T) {
 		if t2 := r.Cells[0].Configurations[1].Trace; minor >= 2 && (t2.Metric(BusyNs) == nil || t2.Kernels.Expected == nil || t2.File == "" || r.Plan.TraceSteps == 0) {
 			t.Errorf("%s lacks what 1.2 has", file)
 		}
+		if minor >= 3 && (r.PlanDigest == "" || r.CheckDigest() != nil) {
+			t.Errorf("%s lacks what 1.3 has: %v", file, r.CheckDigest())
+		}
 		var all, again any
 		if err := json.Unmarshal(text, &all); err != nil {
 			t.Fatal(err)

@@ -58,11 +58,12 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	case r.Status == results.Complete && !anyFailed(r) && (!more || o.processes.first() == r.Plan.Processes):
 		return refuse("is complete: nothing is left to run; --processes=N with more than %d adds to it", r.Plan.Processes)
 	}
+	plan := bench.Plan(*r.Plan)
 	if more {
-		r.Plan.Processes = o.processes.first()
+		plan.Processes = o.processes.first()
 	}
 	var kernels []string
-	for _, c := range r.Plan.Cells {
+	for _, c := range plan.Cells {
 		kernels = append(kernels, c.Kernels)
 	}
 	slices.Sort(kernels)
@@ -80,7 +81,6 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if why := o.env.changed(cmd, r, device); why != "" {
 		return refuse("was begun elsewhere: %s; processes of both would not be replicates of one thing", why)
 	}
-	plan := bench.Plan(*r.Plan)
 	if plan.Processes < 1 || plan.Blocks < 1 {
 		return refuse("has a plan with nothing to run")
 	}
@@ -96,6 +96,7 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if err := results.CheckWritable(file); err != nil {
 		return nil, outProblem("--resume "+o.resume, err)
 	}
+	r.Schema.Minor = results.SchemaMinor // what is written from here on has all of it
 	s := &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, stored: finished(r), json: o.json, progress: o.progress, lock: lock}
 	return s, s.readyTrace(device, "")
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -109,4 +111,121 @@ func refused(t *testing.T, dir, name, want string) {
 	if string(before) != string(now) || len(entries) != len(after) {
 		t.Error("something changed")
 	}
+}
+
+// Each field of a plan, changed by hand, is found: one that contradicts what the
+// record holds by name, all others by the plan's digest.
+func TestResumeFindsChangedPlan(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "r.json")
+	if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--batch=2,4", "--out=r.json"); code != 0 {
+		t.Fatal(code, stderr)
+	}
+	interrupt(t, file)
+	read := func() *results.Record {
+		r, err := results.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	edits := changes(reflect.ValueOf(read().Plan).Elem(), "plan")
+	for _, field := range []string{"plan.Data", "plan.Tune", "plan.TraceSteps", "plan.BudgetNs", "plan.Warmup", "plan.Inject", "plan.Cells[1].Smoothing", "plan.Configurations[0].DispatchNs"} {
+		if _, ok := edits[field]; !ok {
+			t.Errorf("nothing changes %s", field)
+		}
+	}
+	edits["plan.Data"] = func(plan reflect.Value) { plan.FieldByName("Data").SetString("learnable") } // that can be had
+	byDigest := map[string]bool{}
+	for name, change := range edits {
+		t.Run(name, func(t *testing.T) {
+			r := read()
+			change(reflect.ValueOf(r.Plan).Elem())
+			if _, err := results.Write(filepath.Join(dir, "edited.json"), r); err != nil {
+				t.Fatal(err)
+			}
+			code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--resume=edited.json")
+			if strings.Contains(stderr, "has a plan that was changed since the run wrote it") {
+				byDigest[name] = true
+			}
+			if code != exitUsage {
+				t.Errorf("exit %d, %s", code, stderr)
+			}
+			refused(t, dir, "edited.json", "plan") // every sentence says what it is about
+		})
+	}
+	for _, field := range []string{"plan.Data", "plan.Tune", "plan.Inject", "plan.BudgetNs"} {
+		if !byDigest[field] { // nothing else in a record tells
+			t.Errorf("%s was not found by the digest", field)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*results.Record)
+		want   string // empty: it is gone on with
+	}{
+		{"the digest is gone", func(r *results.Record) { r.PlanDigest = "" }, "has no digest of its plan, which every record of schema 1.3 has"},
+		{"the digest is changed", func(r *results.Record) { r.PlanDigest = "sha256:0" }, "has a plan that was changed since the run wrote it (its digest is sha256:"},
+		{"a record of 1.2", func(r *results.Record) { r.PlanDigest, r.Schema.Minor = "", 2 }, ""},
+		{"as it was left", func(*results.Record) {}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := read()
+			c.change(r)
+			if _, err := results.Write(filepath.Join(dir, "edited.json"), r); err != nil {
+				t.Fatal(err)
+			}
+			if c.want != "" {
+				refused(t, dir, "edited.json", c.want)
+				return
+			}
+			// More processes than planned are no change by hand, also the second time.
+			for _, n := range []string{"4", "5"} {
+				if code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "run", "--resume=edited.json", "--processes="+n); code != 0 {
+					t.Fatalf("exit %d, %s", code, stderr)
+				}
+			}
+			r, err := results.ReadFile(filepath.Join(dir, "edited.json"))
+			if err != nil || r.Schema.Minor != results.SchemaMinor || r.Plan.Processes != 5 || r.CheckDigest() != nil {
+				t.Errorf("%v, schema %+v, %d processes, %v", err, r.Schema, r.Plan.Processes, r.CheckDigest())
+			}
+		})
+	}
+}
+
+// changes are ways to change a value, one for each field and element in it, by
+// where it is.
+func changes(v reflect.Value, at string) map[string]func(reflect.Value) {
+	out := map[string]func(reflect.Value){}
+	within := func(v reflect.Value, at string, down func(reflect.Value) reflect.Value) {
+		for name, change := range changes(v, at) {
+			out[name] = func(top reflect.Value) { change(down(top)) }
+		}
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			within(v.Field(i), at+"."+v.Type().Field(i).Name, func(top reflect.Value) reflect.Value { return top.Field(i) })
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			within(v.Index(i), fmt.Sprintf("%s[%d]", at, i), func(top reflect.Value) reflect.Value { return top.Index(i) })
+		}
+		out[at+" without its last"] = func(top reflect.Value) { top.Set(top.Slice(0, top.Len()-1)) }
+	case reflect.Pointer: // nil here
+		out[at] = func(top reflect.Value) { top.Set(reflect.New(top.Type().Elem())) }
+	case reflect.String:
+		out[at] = func(top reflect.Value) { top.SetString(top.String() + "x") }
+	case reflect.Bool:
+		out[at] = func(top reflect.Value) { top.SetBool(!top.Bool()) }
+	case reflect.Int, reflect.Int64:
+		out[at] = func(top reflect.Value) { top.SetInt(top.Int() + 1) }
+	case reflect.Uint64:
+		out[at] = func(top reflect.Value) { top.SetUint(top.Uint() + 1) }
+	case reflect.Float64:
+		out[at] = func(top reflect.Value) { top.SetFloat(top.Float() + 0.125) }
+	default:
+		panic("no way to change a " + v.Kind().String())
+	}
+	return out
 }

@@ -23,12 +23,21 @@ func Tables(w io.Writer, records []Named) error {
 	return gather(records).table(w)
 }
 
-func (s sources) table(w io.Writer) error {
-	for i, t := range s.sections() {
-		if i > 0 {
-			if _, err := fmt.Fprintf(w, "\n%s\n", t.Title); err != nil {
-				return err
-			}
+func (s sources) table(w io.Writer) error { return writeSections(w, s.sections(), false) }
+
+// writeSections writes tables below each other. What the first one is may be
+// plain without its title.
+func writeSections(w io.Writer, sections []Section, titled bool) error {
+	for i, t := range sections {
+		head := t.Title + "\n"
+		switch {
+		case i > 0:
+			head = "\n" + head
+		case !titled:
+			head = ""
+		}
+		if _, err := io.WriteString(w, head); err != nil {
+			return err
 		}
 		if err := t.Grid.Write(w); err != nil {
 			return err

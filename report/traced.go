@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,14 @@ func (s sources) traced() (rows []tracedRow) {
 		}
 	}
 	return rows
+}
+
+// Recorded writes what traced passes found, without what was timed beside them:
+// for whoever asked for a recording alone.
+func Recorded(w io.Writer, r *results.Record) error {
+	s := single(r)
+	sections := slices.DeleteFunc([]Section{s.times(), s.lateness(), s.launchCosts()}, func(t Section) bool { return len(t.Grid.Rows) == 0 })
+	return writeSections(w, sections, true)
 }
 
 // tracedColumn is a figure of a trace in a table.

@@ -198,8 +198,31 @@ func fakeCell(ctx context.Context, r bench.CellRequest) (*results.Cell, error) {
 			}
 		}
 		cell.Configurations[i].Metrics = []results.Metric{results.NewMetric(results.StepTimeNs, samples)}
+		if r.TraceSteps > 0 {
+			cell.Configurations[i].Trace = fakeTrace(r, i)
+		}
 	}
 	return cell, ctx.Err()
+}
+
+// fakeTrace is of steps that are three quarters busy. With batch 18 it failed, with 17
+// there is no timeline.
+func fakeTrace(r bench.CellRequest, i int) *results.Trace {
+	t := &results.Trace{Steps: r.TraceSteps}
+	for name, v := range map[string]float64{results.TracedStepNs: 2e6, results.BusyNs: 1.5e6, results.IdleNs: 0.5e6, results.Inflation: 2} {
+		t.Metrics = append(t.Metrics, results.NewMetric(name, []results.Sample{{Process: r.Process, Value: v}}))
+	}
+	slices.SortFunc(t.Metrics, func(a, b results.Metric) int { return strings.Compare(a.Name, b.Name) })
+	switch {
+	case r.Cell.Batch == 17:
+		t.Failed = "write trace: no space left on device"
+	case len(r.TraceFiles) > i:
+		t.File = r.TraceFiles[i]
+	}
+	if r.Cell.Batch == 18 {
+		t.Failed = "the profiler dropped 3 records: it had no room for them"
+	}
+	return t
 }
 
 // invoke runs a command in this process.

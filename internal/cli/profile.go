@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
 
@@ -54,8 +55,8 @@ func (o *profileOptions) addFlags(f *pflag.FlagSet) {
 	o.cells.addTune(f, "the rule here: nothing is timed")
 	o.libraries.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
-	f.Var(&o.steps, "steps", "steps that the tool is shown (default 5 for nsys, 1 for ncu)")
-	f.Var(&o.warmup, "warmup", "steps before them, outside of the capture")
+	f.Var(&o.steps, "steps", fmt.Sprintf("steps to record, or that the tool is shown (default %d without a tool, %d for nsys, %d for ncu)", defaultTraceSteps, stepsForSystems, stepsForCompute))
+	f.Var(&o.warmup, "warmup", "steps before all others, outside of the capture")
 	f.Var(&o.seed, "seed", "of weights and data")
 	f.BoolVar(&o.quick, "quick", false, "verify with fewer steps")
 }
@@ -63,48 +64,51 @@ func (o *profileOptions) addFlags(f *pflag.FlagSet) {
 func newProfileCmd(env *Env) *cobra.Command {
 	o := newProfileOptions(env)
 	cmd := &cobra.Command{
-		Use:   "profile [flags] -- nsys|ncu [tool arguments]",
-		Short: "run a few steps of one configuration under Nsight Systems or Nsight Compute",
-		Long: `profile runs one cell in one configuration in a process of its own under a
-profiler, with the options that suit it: graphs traced node by node, NVTX
-ranges, and a capture that holds the steps alone; the process verifies and
-warms up before it. What follows the tool's name goes to the tool, and an
-option given there replaces the one that would have been set.
+		Use:   "profile [flags] [-- nsys|ncu [tool arguments]]",
+		Short: "record a few steps of one configuration as a timeline, or under Nsight Systems or Nsight Compute",
+		Long: `profile shows where the time of a step goes: it runs one cell in one
+configuration in a process of its own, verified and warmed up first.
 
-The report goes to ` + defaultOut + ` unless --out says otherwise. A profiler
-changes what it watches, Nsight Compute most of all: nothing is timed here.
-Where the tool is not on the PATH, the command to run elsewhere is printed, as
-with --dry-run.`,
-		Example: `  trbench profile --workload=resnet50 --batch=64 --mode=step -- nsys
+Without a tool it records a few steps as run --trace does, times some without
+recording beside them, prints what the device waited for, and writes an
+annotated timeline: the host's calls, the streams, sub-graphs and steps, and
+what launched what. It is a Chrome trace, which https://ui.perfetto.dev opens
+and trbench analyze reads.
+
+With -- nsys or -- ncu the steps run under that tool with the options that suit
+it: graphs traced node by node, NVTX ranges, and a capture that holds the steps
+alone. What follows the tool's name goes to the tool, and an option given there
+replaces the one that would have been set. A profiler changes what it watches,
+Nsight Compute most of all: nothing is timed then. Where the tool is not on the
+PATH, the command to run elsewhere is printed, as with --dry-run.
+
+Timelines and reports go to ` + defaultOut + ` unless --out says otherwise.`,
+		Example: `  trbench profile --mode=eager
+  trbench profile --workload=resnet18-cifar --batch=16 --mode=step --steps=5 --out=step.trace.json.gz
+  trbench profile --workload=resnet50 --batch=64 --mode=step -- nsys
   trbench profile --mode=eager --steps=3 --out=eager -- nsys --gpu-metrics-devices=0
   trbench profile --mode=graph -- ncu --set full --launch-count 20
   trbench profile --mode=graph --dry-run -- ncu`,
 	}
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&o.out, "out", "", "file or folder for the report, without the tool's extension (default "+defaultOut+")")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print the command and run nothing")
+	cmd.Flags().StringVar(&o.out, "out", "", "file or folder for the timeline or the report; a tool's extension is added (default "+defaultOut+")")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "with a tool: print the command and run nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		at := cmd.ArgsLenAtDash()
 		if stray := args[:max(at, 0)]; at < 0 {
 			if stray = args; len(stray) > 0 {
 				return &usageError{text: fmt.Sprintf("profile takes no %q before --; everything is a flag, as --name=value", stray[0]),
-					hint: "trbench profile [flags] -- nsys, or ncu"}
+					hint: "a tool comes behind --: trbench profile [flags] -- nsys, or ncu"}
 			}
 		} else if len(stray) > 0 {
 			return noArgs(cmd, stray)
 		}
 		if at < 0 || len(args) == at {
-			return o.timeline()
+			return o.timeline(cmd.Context())
 		}
 		return o.under(cmd, args[at], args[at+1:])
 	}
 	return cmd
-}
-
-// timeline is profile without a tool: an annotated timeline of our own. That
-// is a recording, a pass of its own; until it is there, a tool must be named.
-func (o *profileOptions) timeline() error {
-	return &usageError{text: "profile needs the name of a tool behind --: nsys or ncu", hint: "trbench profile [flags] -- nsys"}
 }
 
 func newProfiledCmd(env *Env) *cobra.Command {
@@ -117,19 +121,19 @@ func newProfiledCmd(env *Env) *cobra.Command {
 	}
 	o.addFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		req, _, err := o.validate()
+		plan, _, err := o.validate()
 		if err != nil {
 			return err
 		}
-		return o.profiled(cmd.Context(), req)
+		return o.profiled(cmd.Context(), o.request(plan))
 	}
 	return cmd
 }
 
-// validate turns the options into the request of the profiled process, and
-// finds what would stop it.
-func (o *profileOptions) validate() (bench.CellRequest, Device, error) {
-	none := bench.CellRequest{}
+// validate turns the options into the plan of one configuration in one process,
+// and finds what would stop it.
+func (o *profileOptions) validate() (bench.Plan, Device, error) {
+	none := bench.Plan{}
 	if err := o.ways.check(); err != nil {
 		return none, Device{}, err
 	}
@@ -173,9 +177,15 @@ func (o *profileOptions) validate() (bench.CellRequest, Device, error) {
 	if err := o.env.checkPlan(plan, device); err != nil {
 		return none, device, err
 	}
+	return plan, device, nil
+}
+
+// request is that of the process under a tool. Its warm-up is no plan's: there
+// are no blocks that it would have to be shorter than.
+func (o *profileOptions) request(plan bench.Plan) bench.CellRequest {
 	req := plan.Request(0, 0, o.env.WorkDir)
 	req.Warmup = new(o.warmup.first())
-	return req, device, nil
+	return req
 }
 
 // profiled is the whole life of the process under a tool.
@@ -202,14 +212,18 @@ func (o *profileOptions) under(cmd *cobra.Command, name string, args []string) e
 	if o.steps.values == nil {
 		o.steps.values = []int{p.steps}
 	}
-	req, device, err := o.validate()
+	if o.libraries.CUPTI != "" {
+		return &bench.InputError{Name: "--cupti", Reason: fmt.Sprintf("would be ignored: %s brings its own", p.title), Hint: "drop it, or the tool"}
+	}
+	plan, device, err := o.validate()
 	if err != nil {
 		return err
 	}
+	req := o.request(plan)
 	if device.Name != "cuda" {
 		fmt.Fprintf(o.env.Stderr, "warning: device %s has no kernels that %s could see%s\n", device.Name, p.title, p.without)
 	}
-	report, err := o.report(p, req)
+	report, err := o.report(p.name, p.reports, req.Configurations[0])
 	if err != nil {
 		return err
 	}
@@ -271,8 +285,8 @@ func (o *profileOptions) start(ctx context.Context, p *profiler, path string, ar
 	return &bench.InputError{Name: p.name, Reason: fmt.Sprintf("wrote no report %s", o.env.short(report+p.reports[0])), Hint: p.noReport}
 }
 
-// report is where the tool's report goes, without extension.
-func (o *profileOptions) report(p *profiler, req bench.CellRequest) (string, error) {
+// report is where what a tool writes goes, without any of its extensions.
+func (o *profileOptions) report(tool string, extensions []string, k results.ConfigurationKey) (string, error) {
 	target := o.out
 	if target == "" {
 		target = defaultOut
@@ -284,12 +298,12 @@ func (o *profileOptions) report(p *profiler, req bench.CellRequest) (string, err
 				return "", &bench.InputError{Name: "--out", Reason: fmt.Sprintf("cannot be used: the folder %s does not exist", filepath.Dir(target))}
 			}
 		}
-		for _, ext := range p.reports {
+		for _, ext := range extensions {
 			target = strings.TrimSuffix(target, ext)
 		}
 		return target, nil
 	}
-	return filepath.Join(target, fmt.Sprintf("trbench-%s-%s-%s", o.env.Now().UTC().Format("20060102T150405Z"), p.name, req.Configurations[0].Mode)), nil
+	return filepath.Join(target, fmt.Sprintf("trbench-%s-%s-%s", o.env.Now().UTC().Format("20060102T150405Z"), tool, k.Mode)), nil
 }
 
 // given are the flags of the profiled process: what was given, and how many

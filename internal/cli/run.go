@@ -193,7 +193,7 @@ func (o *runOptions) validate() (bench.Plan, Device, error) {
 	}
 	if o.trace.on && o.env.Engine.CheckTrace != nil {
 		if err := o.env.Engine.CheckTrace(device.Name, false); err != nil {
-			return plan, device, traceProblem(err)
+			return plan, device, traceProblem("--trace", err, withoutTrace)
 		}
 	}
 	if err := o.env.checkPlan(plan, device); err != nil {

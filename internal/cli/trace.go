@@ -75,7 +75,7 @@ func (s *runSession) readyTrace(device Device, dir string) error {
 	}
 	if s.env.Engine.CheckTrace != nil {
 		if err := s.env.Engine.CheckTrace(device.Name, true); err != nil {
-			return traceProblem(err)
+			return traceProblem("--trace", err, withoutTrace)
 		}
 	}
 	if s.target != "" && isFolder(s.target) {
@@ -98,9 +98,13 @@ func (s *runSession) readyTrace(device Device, dir string) error {
 	return nil
 }
 
-// traceProblem says that --trace cannot be had.
-func traceProblem(err error) error {
-	return &bench.InputError{Name: "--trace", Reason: "cannot be had: " + strings.ReplaceAll(err.Error(), "\n", "; "), Hint: "drop --trace to time without a traced pass"}
+// withoutTrace is what to do where run cannot record.
+const withoutTrace = "drop --trace to time without a traced pass"
+
+// traceProblem says that a recording, asked for by the flag or command of that
+// name, cannot be had.
+func traceProblem(name string, err error, hint string) error {
+	return &bench.InputError{Name: name, Reason: "cannot be had: " + strings.ReplaceAll(err.Error(), "\n", "; "), Hint: hint}
 }
 
 // traceFiles names the timelines of a cell: NAME-CELL-CONFIGURATION.trace.json.gz,

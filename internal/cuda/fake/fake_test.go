@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -453,6 +454,19 @@ func TestRaces(t *testing.T) {
 			if seen := strings.Contains(string(out), "DATA RACE"); seen == (joined == "true") {
 				t.Errorf("%s, joined %s: race seen %v (%v)\n%s", name, joined, seen, err, out)
 			}
+		}
+	}
+}
+
+func TestParseParams(t *testing.T) {
+	got, err := fake.ParseParams(" u64 f32  u32 b12 ")
+	want := []fake.Param{{Kind: fake.U64}, {Kind: fake.U32}, {Kind: fake.U32}, {Kind: fake.Struct, Size: 12, Align: 4}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"u64 b", "b0", "b4x", "u16", "-"} {
+		if _, err := fake.ParseParams(bad); err == nil {
+			t.Errorf("%q is understood", bad)
 		}
 	}
 }

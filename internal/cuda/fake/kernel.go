@@ -6,6 +6,8 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -60,6 +62,31 @@ func Params(kinds ...Kind) []Param {
 		ps[i].Kind = k
 	}
 	return ps
+}
+
+// ParseParams makes a parameter list of words with blanks between them: u64 and
+// u32 as they are, f32 as its bits, and bN, a structure of N bytes with an
+// alignment of 4.
+func ParseParams(words string) ([]Param, error) {
+	var ps []Param
+	for _, w := range strings.Fields(words) {
+		p := Param{Kind: U64}
+		switch n, isBytes := strings.CutPrefix(w, "b"); {
+		case w == "u64":
+		case w == "u32" || w == "f32":
+			p.Kind = U32
+		case isBytes:
+			size, err := strconv.Atoi(n)
+			if err != nil || size < 1 {
+				return nil, fmt.Errorf("a kernel has a parameter of type %s", w)
+			}
+			p = Param{Kind: Struct, Size: size, Align: 4}
+		default:
+			return nil, fmt.Errorf("a kernel has a parameter of type %s", w)
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
 }
 
 // Func is a kernel: the whole grid in one call, on the goroutine of the stream

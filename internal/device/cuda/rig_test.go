@@ -3,7 +3,6 @@ package cuda
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -68,7 +67,9 @@ func newRig(t testing.TB, m *fake.Machine) *rig {
 		case kernels.Empty, kernels.BurnKernel:
 			f = func(fake.Args, [3]uint32, [3]uint32) {}
 		}
-		x.m.Register(k.Name, params(t, k.Params), f)
+		ps, err := fake.ParseParams(k.Params)
+		must(t, err)
+		x.m.Register(k.Name, ps, f)
 	}
 	lib, err := x.m.Start()
 	must(t, err)
@@ -92,23 +93,6 @@ func fakeRig(t testing.TB, m *fake.Machine) *rig {
 		t.Skip("needs the fake driver")
 	}
 	return newRig(t, m)
-}
-
-func params(t testing.TB, types string) []fake.Param {
-	var out []fake.Param
-	for _, p := range strings.Fields(types) {
-		kind := fake.Param{Kind: fake.U64}
-		var n int
-		if _, err := fmt.Sscanf(p, "b%d", &n); err == nil {
-			kind = fake.Param{Kind: fake.Struct, Size: n, Align: 4}
-		} else if p == "u32" || p == "f32" {
-			kind.Kind = fake.U32
-		} else if p != "u64" {
-			t.Fatalf("a kernel has a parameter of type %s", p)
-		}
-		out = append(out, kind)
-	}
-	return out
 }
 
 // gate is the gate kernel.

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -57,18 +56,9 @@ func twoLaunchers(t *testing.T) (*Group, *second, *workloads.Workload) {
 	t.Helper()
 	m := fake.H200(1)
 	for _, k := range kernels.Kernels() {
-		var ps []fake.Param
-		for _, word := range strings.Fields(k.Params) {
-			p := fake.Param{Kind: fake.U64}
-			if word == "u32" || word == "f32" {
-				p.Kind = fake.U32
-			} else if n := 0; word[0] == 'b' {
-				if _, err := fmt.Sscanf(word, "b%d", &n); err != nil {
-					t.Fatal(err)
-				}
-				p = fake.Param{Kind: fake.Struct, Size: n, Align: 4}
-			}
-			ps = append(ps, p)
+		ps, err := fake.ParseParams(k.Params)
+		if err != nil {
+			t.Fatal(err)
 		}
 		m.Register(k.Name, ps, func(fake.Args, [3]uint32, [3]uint32) {})
 	}

@@ -14,7 +14,9 @@ type VerifyRequest struct {
 	Configurations []results.ConfigurationKey
 	Seed           uint64
 	Data           data.Options
-	Progress       func(string)
+	// Tune is a plan's, but nothing is timed: auto is the rule of thumb.
+	Tune     string
+	Progress func(string)
 }
 
 // VerifyReport is what the matrix found. A failure is the report's too: the
@@ -39,6 +41,8 @@ type VerifyRun struct {
 	Cell           results.CellKey            `json:"cell"`
 	Configurations []results.ConfigurationKey `json:"configurations"`
 	Verify         results.Verify             `json:"verify"`
+	// Tuning is how the device ran it; null where it has no choice.
+	Tuning *results.TuningChoice `json:"tuning"`
 }
 
 // States of a sub-graph after the matrix.

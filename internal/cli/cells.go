@@ -83,6 +83,18 @@ func (f *cellFlags) tuning(env *Env, device Device) (string, error) {
 	return string(f.tune), nil
 }
 
+// untimedTuning is [cellFlags.tuning] for a command that times nothing.
+func (f *cellFlags) untimedTuning(env *Env, device Device) (string, error) {
+	tune, err := f.tuning(env, device)
+	if tune == bench.TuneAuto {
+		tune = bench.TuneRule
+	}
+	return tune, err
+}
+
+// untimedAuto says what --tune=auto does there.
+const untimedAuto = "the rule here: nothing is timed"
+
 // tune is --tune's value.
 type tune string
 

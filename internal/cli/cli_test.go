@@ -228,9 +228,19 @@ func fakeTrace(r bench.CellRequest, i int) *results.Trace {
 // invoke runs a command in this process.
 func invoke(t *testing.T, ctx context.Context, engine Engine, dir string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return invokeIn(ctx, engine, dir, func(string) string { return "" }, args...)
+}
+
+// invokeWith is invoke in a folder of its own, with variables of the environment.
+func invokeWith(t *testing.T, engine Engine, getenv func(string) string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	return invokeIn(t.Context(), engine, t.TempDir(), getenv, args...)
+}
+
+func invokeIn(ctx context.Context, engine Engine, dir string, getenv func(string) string, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = Main(&Env{
-		Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: func(string) string { return "" },
+		Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: getenv,
 		WorkDir: dir, Now: func() time.Time { return time.Unix(1, 0) }, Engine: engine,
 	})
 	return code, out.String(), errs.String()

@@ -14,6 +14,7 @@ import (
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/nvtx"
 	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/workloads"
 )
 
 // NewEngine wires the devices of this build. getenv is the environment's;
@@ -96,6 +97,14 @@ func newEngine(gpu *gpu) Engine {
 				return nil, errors.New(bench.NoLayers)
 			}
 			return gpu.calibrateTrace()
+		},
+		Tuned: func(k results.CellKey, tune string) (workloads.Target, *results.TuningChoice, error) {
+			dev, err := open(k, nil)
+			if err != nil {
+				return workloads.Target{}, nil, err
+			}
+			c, err := worker.UseTuning(dev, bench.Spec(k), tune)
+			return dev.Target(), c, err
 		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell, req.Configurations)

@@ -75,6 +75,9 @@ type Engine struct {
 	// CalibrateTrace measures what recording does on the named device and what one
 	// launch costs. What could be measured comes beside the error.
 	CalibrateTrace func(name string) (*results.TraceCalibration, error)
+	// Tuned says what a device runs a cell's operators on, and as what, with a
+	// tuning that nothing is timed for; nil where no device has a choice.
+	Tuned func(cell results.CellKey, tune string) (workloads.Target, *results.TuningChoice, error)
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

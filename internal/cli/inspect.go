@@ -30,7 +30,8 @@ func newInspectCmd(env *Env) *cobra.Command {
 		Short: "show what a workload consists of: atlas, nodes, memory plan",
 		Long: `inspect builds a workload without running it and shows the atlas (6 variants
 by 33 sub-graphs: captured, reused or empty), the nodes of each sub-graph by
-kind and operator, and the memory plan.`,
+kind and operator, and the memory plan. On a GPU --tune changes which operators
+there are, and what must be kept for how long.`,
 		Example: `  trbench inspect --workload=resnet50 --json
   trbench inspect --dot | dot -Tsvg > schedule.svg
   trbench inspect --dot=OPTIMIZER`,
@@ -39,58 +40,71 @@ kind and operator, and the memory plan.`,
 	f := cmd.Flags()
 	o.cells.addPlace(f)
 	o.cells.addKind(f)
+	o.cells.addTune(f, untimedAuto)
 	f.Var(&o.top, "top", "how many of the largest tensors to list")
 	f.StringVar(&o.dot, "dot", "", "print Graphviz: the schedule of a training step, or the nodes of a SUB_GRAPH")
 	f.Lookup("dot").NoOptDefVal = dotSchedule
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		w, cell, err := o.validate()
+		w, cell, tuning, err := o.validate()
 		if err != nil {
 			return err
 		}
-		return o.run(w, cell)
+		return o.run(w, cell, tuning)
 	}
 	return cmd
 }
 
-// validate builds the one workload that the flags name.
-func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, error) {
+// validate builds the one workload that the flags name, as the device runs it
+// with the tuning, which is nil where the device has no choice.
+func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, *results.TuningChoice, error) {
 	none := results.CellKey{}
 	if o.dot != "" && o.json {
-		return nil, none, &bench.InputError{Name: "--dot", Reason: "prints Graphviz, so it cannot be used with --json"}
+		return nil, none, nil, &bench.InputError{Name: "--dot", Reason: "prints Graphviz, so it cannot be used with --json"}
 	}
 	for name, n := range map[string]int{
 		"--workload": len(o.cells.workload.values), "--batch": len(o.cells.batch.values), "--gpus": len(o.cells.gpus.values),
 		"--precision": len(o.cells.precision.values), "--optimizer": len(o.cells.optimizer.values),
 	} {
 		if n > 1 {
-			return nil, none, &bench.InputError{Name: name, Reason: fmt.Sprintf("takes one value here, not %d: inspect shows one workload", n)}
+			return nil, none, nil, &bench.InputError{Name: name, Reason: fmt.Sprintf("takes one value here, not %d: inspect shows one workload", n)}
 		}
 	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
 	if err != nil {
-		return nil, none, err
+		return nil, none, nil, err
 	}
 	cells, err := o.cells.cells(device)
 	if err != nil {
-		return nil, none, err
+		return nil, none, nil, err
 	}
 	plan := bench.Plan{Cells: cells, Configurations: []results.ConfigurationKey{{}}, Steps: 1}
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
-		return nil, none, err
+		return nil, none, nil, err
 	}
-	w, err := workloads.New(bench.Spec(cells[0]), device.Target)
+	tune, err := o.cells.untimedTuning(o.env, device)
 	if err != nil {
-		return nil, none, fmt.Errorf("build workload %s: %w", cells[0].Workload, err)
+		return nil, none, nil, err
 	}
-	return w, cells[0], nil
+	target, tuning := device.Target, (*results.TuningChoice)(nil)
+	if o.env.Engine.Tuned != nil && tune != "" {
+		if target, tuning, err = o.env.Engine.Tuned(cells[0], tune); err != nil {
+			return nil, none, nil, fmt.Errorf("tune %s: %w", cells[0].Name(), err)
+		}
+	}
+	w, err := workloads.New(bench.Spec(cells[0]), target)
+	if err != nil {
+		return nil, none, nil, fmt.Errorf("build workload %s: %w", cells[0].Workload, err)
+	}
+	return w, cells[0], tuning, nil
 }
 
-func (o *inspectOptions) run(w *workloads.Workload, cell results.CellKey) error {
+func (o *inspectOptions) run(w *workloads.Workload, cell results.CellKey, tuning *results.TuningChoice) error {
 	if o.dot != "" {
 		return writeDot(o.env.Stdout, w, o.dot)
 	}
 	r := inspect(w, cell, o.top.first())
+	r.Tuning = tuning
 	if o.json {
 		return printJSON(o.env.Stdout, r)
 	}
@@ -99,11 +113,13 @@ func (o *inspectOptions) run(w *workloads.Workload, cell results.CellKey) error 
 
 // inspectReport is what inspect shows, and its JSON. Sizes are for one rank.
 type inspectReport struct {
-	Cell      results.CellKey   `json:"cell"`
-	Atlas     results.Atlas     `json:"atlas"`
-	Slots     []inspectSlot     `json:"slots"`
-	SubGraphs []inspectSubGraph `json:"sub_graphs"`
-	Memory    inspectMemory     `json:"memory"`
+	Cell results.CellKey `json:"cell"`
+	// Tuning is how the device runs the nodes; null where it has no choice.
+	Tuning    *results.TuningChoice `json:"tuning"`
+	Atlas     results.Atlas         `json:"atlas"`
+	Slots     []inspectSlot         `json:"slots"`
+	SubGraphs []inspectSubGraph     `json:"sub_graphs"`
+	Memory    inspectMemory         `json:"memory"`
 }
 
 type inspectSlot struct {
@@ -217,6 +233,9 @@ func (r inspectReport) print(env *Env) error {
 	out := &printer{w: env.Stdout}
 	c := r.Cell
 	out.linef("%s, batch %d, gpus %d, %s, %s, device %s\n", c.Workload, c.Batch, c.GPUs, c.Precision, c.Optimizer, c.Device)
+	if t := r.Tuning; t != nil {
+		out.linef("Tuning: %s (%s)\n", t.Words, cmp.Or(t.Rule, t.Source))
+	}
 	out.linef("Atlas: %d slots filled = %d captured + %d reused", r.Atlas.Filled, r.Atlas.Captured, r.Atlas.Reused)
 	out.linef("(new: captured; =N: reuses the capture of variant N; -: empty)")
 	out.grid(r.atlas())

@@ -87,3 +87,61 @@ func TestWriters(t *testing.T) {
 		}
 	}
 }
+
+// On a GPU --tune says which operators there are; the way taken stands above
+// them.
+func TestInspectTuned(t *testing.T) {
+	e := newEngine(fakeGPU(t))
+	show := func(words ...string) inspectReport {
+		t.Helper()
+		args := append([]string{"inspect", "--device=cuda", "--workload=resnet18-cifar", "--precision=amp", "--json"}, words...)
+		code, stdout, stderr := invoke(t, t.Context(), e, t.TempDir(), args...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		var r inspectReport
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	nodes := func(r inspectReport) int { return r.SubGraphs[workloads.DeepFwdBwd].Nodes }
+	plain, lean, rule := show("--tune=none"), show("--tune=join,mask"), show()
+	if nodes(lean) >= nodes(plain) { // residual joins have no nodes of their own
+		t.Errorf("%d nodes with join and mask, %d without", nodes(lean), nodes(plain))
+	}
+	if c := plain.Tuning; c == nil || c.Words != "none" || c.Source != "given" {
+		t.Errorf("none is %+v", c)
+	}
+	if c := lean.Tuning; c == nil || c.Words != "join,mask" || c.Source != "given" {
+		t.Errorf("join,mask is %+v", c)
+	}
+	if c := rule.Tuning; c == nil || !strings.Contains(c.Words, "hazards") || c.Source != "rule" || !strings.HasPrefix(c.Rule, "nothing is timed here: all that was never slower") {
+		t.Errorf("the default is %+v", c)
+	}
+	// Filter gradients that run beside the way back keep what they read for longer.
+	if h := show("--tune=hazards"); h.Memory.ActivationBytes <= plain.Memory.ActivationBytes {
+		t.Errorf("%d bytes of activations by hazards, %d by streams", h.Memory.ActivationBytes, plain.Memory.ActivationBytes)
+	}
+	code, stdout, stderr := invoke(t, t.Context(), e, t.TempDir(), "inspect", "--device=cuda", "--tune=serial")
+	if code != exitOK || !strings.Contains(stdout, "\nTuning: serial (given)\n") {
+		t.Errorf("exit %d, %s, %s", code, stdout, stderr)
+	}
+	if r := show("--tune=rule"); r.Tuning.Words != rule.Tuning.Words {
+		t.Errorf("rule is %+v", r.Tuning)
+	}
+}
+
+// Where there is one way, another one is refused, and none is shown.
+func TestInspectTunedOnCPU(t *testing.T) {
+	for _, command := range []string{"inspect", "verify"} {
+		code, stdout, stderr := invoke(t, t.Context(), fakeEngine(), t.TempDir(), command, "--tune=hazards")
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "--tune=hazards would be ignored: device cpu runs its operators in one way") {
+			t.Errorf("%s: exit %d, %q, %q", command, code, stdout, stderr)
+		}
+		code, stdout, stderr = invoke(t, t.Context(), fakeEngine(), t.TempDir(), command, "--tune=none")
+		if code != exitOK || strings.Contains(strings.ToLower(stdout), "tuning") {
+			t.Errorf("%s: exit %d, %q, %q", command, code, stdout, stderr)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (o *profileOptions) addFlags(f *pflag.FlagSet) {
 	f.Var(&o.cells.variants, "variants", "the variant to profile: 0, 1 begin resolution with full, last batch; 2, 3 final; 4, 5 validation")
 	o.ways.add(f)
 	o.ways.addDispatch(f)
-	o.cells.addTune(f, "the rule here: nothing is timed")
+	o.cells.addTune(f, untimedAuto)
 	o.libraries.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.steps, "steps", fmt.Sprintf("steps to record, or that the tool is shown (default %d without a tool, %d for nsys, %d for ncu)", defaultTraceSteps, stepsForSystems, stepsForCompute))
@@ -168,11 +168,8 @@ func (o *profileOptions) validate() (bench.Plan, Device, error) {
 	if o.steps.values != nil {
 		plan.Steps = o.steps.first()
 	}
-	if plan.Tune, err = o.cells.tuning(o.env, device); err != nil {
+	if plan.Tune, err = o.cells.untimedTuning(o.env, device); err != nil {
 		return none, device, err
-	}
-	if plan.Tune == bench.TuneAuto {
-		plan.Tune = bench.TuneRule
 	}
 	if err := o.env.checkPlan(plan, device); err != nil {
 		return none, device, err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/verify"
 	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads/data"
 )
 
@@ -48,6 +50,7 @@ check to report it. It exits 4 if anything is wrong.`,
 	f.Lookup("resolution").Usage = "image sides BEGIN,FINAL in pixels (default for FINAL half the model's own, rounded down to a size it takes, and for BEGIN the size below)"
 	f.Lookup("last-batch").Usage = "images TRAIN,VAL in an epoch's last batch (default one less than --batch, and half of it)"
 	o.ways.add(f)
+	o.cells.addTune(f, untimedAuto)
 	o.libs.addLibraries(f)
 	f.StringVar(&o.data, "data", data.Random, "random, learnable, or a folder with CIFAR-10's binary files")
 	f.Var(&o.seed, "seed", "of weights and data")
@@ -72,6 +75,10 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 		return nil, err
 	}
 	device, err := o.env.chooseDevice(o.cells.device.String())
+	if err != nil {
+		return nil, err
+	}
+	tune, err := o.cells.untimedTuning(o.env, device)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +116,7 @@ func (o *verifyOptions) validate() ([]bench.VerifyRequest, error) {
 			return nil, err
 		}
 		requests = append(requests, bench.VerifyRequest{
-			Cell: c, Configurations: ways, Seed: uint64(o.seed), Data: options,
+			Cell: c, Configurations: ways, Seed: uint64(o.seed), Data: options, Tune: tune,
 			Progress: func(what string) { fmt.Fprintf(o.env.Stderr, "%s gpus %d: %s\n", c.Workload, c.GPUs, what) },
 		})
 	}
@@ -162,6 +169,7 @@ func printVerify(env *Env, r bench.VerifyReport) error {
 			strconv.Itoa(m.Verify.Steps), strconv.Itoa(m.Verify.Tensors), report.Bytes(m.Verify.Bytes)})
 	}
 	out.grid(matrix)
+	printTunings(out, r.Matrix)
 	out.linef("")
 	graphs := report.Grid{Header: []string{"id", "sub-graph", "state", "operators", "why"}, Left: 3, LeftEnd: 1}
 	for _, g := range r.SubGraphs {
@@ -185,4 +193,27 @@ func printVerify(env *Env, r bench.VerifyReport) error {
 		out.linef("all modes computed the same bits")
 	}
 	return out.err
+}
+
+// printTunings says how the device ran the operators, a line for each way: as a
+// rule one, of all runs.
+func printTunings(out *printer, matrix []bench.VerifyRun) {
+	var ways []results.TuningChoice
+	runs := map[string][]string{} // by the way's words
+	for _, m := range matrix {
+		if m.Tuning == nil {
+			continue
+		}
+		if runs[m.Tuning.Words] == nil {
+			ways = append(ways, *m.Tuning)
+		}
+		runs[m.Tuning.Words] = append(runs[m.Tuning.Words], m.Name)
+	}
+	for _, t := range ways {
+		of := ""
+		if len(ways) > 1 {
+			of = " of " + strings.Join(runs[t.Words], "; ")
+		}
+		out.linef("tuning%s: %s (%s)", of, t.Words, cmp.Or(t.Rule, t.Source))
+	}
 }

@@ -114,3 +114,38 @@ func TestVerifyChecksTheMatrixsMemory(t *testing.T) {
 		t.Errorf("with a byte less: exit %d, %s", code, stderr)
 	}
 }
+
+// --tune of verify is run's, but times nothing; what ran stands in the report.
+func TestVerifyTuned(t *testing.T) {
+	for _, c := range []struct{ flag, variable, asked string }{
+		{"", "", "rule"}, {"--tune=auto", "", "rule"}, {"--tune=rule", "", "rule"}, {"--tune=none", "", "none"},
+		{"--tune=join,serial", "", "join,serial"}, {"", "mask", "mask"},
+	} {
+		var asked []string
+		e := gpuEngine("purego")
+		e.Verify = func(_ context.Context, r bench.VerifyRequest) (bench.VerifyReport, error) {
+			asked = append(asked, r.Tune)
+			given := &results.TuningChoice{Words: "fills", Source: results.TuningGiven}
+			rule := &results.TuningChoice{Words: "fills,hazards", Source: results.TuningRule, Rule: "nothing is timed here: small ones"}
+			return bench.VerifyReport{Device: "cuda", Equal: true, Matrix: []bench.VerifyRun{
+				{Name: "AMP, SGD", Tuning: rule}, {Name: "AMP, LARS", Tuning: rule}, {Name: "FP32", Tuning: given}}}, nil
+		}
+		args := []string{"verify", "--device=cuda"}
+		if c.flag != "" {
+			args = append(args, c.flag)
+		}
+		env := func(name string) string { return map[string]string{"TRBENCH_TUNING": c.variable}[name] }
+		code, stdout, stderr := invokeWith(t, e, env, args...)
+		if code != exitOK || len(asked) != 1 || asked[0] != c.asked {
+			t.Errorf("%s: exit %d, asked for %q, %s", c.flag, code, asked, stderr)
+		}
+		for _, want := range []string{"\ntuning of AMP, SGD; AMP, LARS: fills,hazards (nothing is timed here: small ones)\n", "\ntuning of FP32: fills (given)\n"} {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%q is not in\n%s", want, stdout)
+			}
+		}
+		if code, stdout, _ := invokeWith(t, e, env, append(args, "--json")...); code != exitOK || !strings.Contains(stdout, `"words": "fills,hazards"`) {
+			t.Errorf("as JSON: exit %d, %s", code, stdout)
+		}
+	}
+}

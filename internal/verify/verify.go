@@ -159,6 +159,10 @@ func (v *verifier) entry(e entry) error {
 	if err != nil {
 		return err
 	}
+	tuning, err := worker.UseTuning(v.dev, bench.Spec(cell), v.req.Tune)
+	if err != nil {
+		return fmt.Errorf("%s: %w", e.name, err)
+	}
 	w, err := device.NewWorkload(v.dev, bench.Spec(cell), v.faults.Edit)
 	if err != nil {
 		return fmt.Errorf("%s: build workload: %w", e.name, err)
@@ -179,7 +183,7 @@ func (v *verifier) entry(e entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.name, err)
 	}
-	err = v.run(e, cell, s, script)
+	err = v.run(e, bench.VerifyRun{Name: e.name, Cell: cell, Tuning: tuning}, s, script)
 	return errors.Join(err, s.Close())
 }
 
@@ -237,8 +241,8 @@ func (v *verifier) edges(name string, w *workloads.Workload, script []workloads.
 }
 
 // run compares every configuration with the reference, from one snapshot, and
-// the ranks of each with each other.
-func (v *verifier) run(e entry, cell results.CellKey, s *worker.Session, script []workloads.Segment) error {
+// the ranks of each with each other. row is what is known beforehand.
+func (v *verifier) run(e entry, row bench.VerifyRun, s *worker.Session, script []workloads.Segment) error {
 	keys := slices.Clone(v.req.Configurations)
 	ref := worker.Reference(keys)
 	keys = slices.DeleteFunc(keys, func(k results.ConfigurationKey) bool { return k == ref })
@@ -247,9 +251,9 @@ func (v *verifier) run(e entry, cell results.CellKey, s *worker.Session, script 
 	if err != nil {
 		return err
 	}
-	row := bench.VerifyRun{Name: e.name, Cell: cell, Configurations: keys}
+	row.Configurations = keys
 	row.Verify = results.Verify{Equal: true, Tensors: initial.Tensors(), Bytes: initial.Bytes(), Steps: trainSteps(script)}
-	r := &rowRun{verifier: v, entry: e, cell: cell, s: s, script: script, initial: initial, ref: ref, verify: &row.Verify}
+	r := &rowRun{verifier: v, entry: e, cell: row.Cell, s: s, script: script, initial: initial, ref: ref, verify: &row.Verify}
 	for i, k := range keys {
 		if err := v.ctx.Err(); err != nil {
 			return err

@@ -2,13 +2,16 @@ package verify_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/internal/device/devicetest"
 	"github.com/tech-renaissance/trbench/internal/verify"
@@ -247,5 +250,69 @@ func TestFailingConfigurationIsNamed(t *testing.T) {
 				t.Errorf("%d configurations came through, want the 2 others", got)
 			}
 		})
+	}
+}
+
+// tunable is the CPU device with a choice that changes nothing, which keeps what
+// it was told.
+type tunable struct {
+	device.Device
+	now  results.TuningChoice
+	told []string
+}
+
+func (d *tunable) Choose(workloads.Spec) error       { return nil }
+func (d *tunable) Plans() ([]json.RawMessage, error) { return nil, nil }
+func (d *tunable) SetPlans([]json.RawMessage) error  { return nil }
+func (d *tunable) Tunings() []string                 { return []string{"plain", "odd"} }
+func (d *tunable) Tuned() results.TuningChoice       { return d.now }
+func (d *tunable) Tune(c results.TuningChoice) error {
+	if c.Words == "unknown" {
+		return errors.New("no such way")
+	}
+	d.now, d.told = c, append(d.told, c.Words)
+	return nil
+}
+
+// RuleOfThumb is of the workload alone, not of the way taken for the one before.
+func (d *tunable) RuleOfThumb(w *workloads.Workload) (words, rule string) {
+	return fmt.Sprintf("%s after %q", w.Spec.Optimizer, d.now.Words), "the optimizer's"
+}
+
+// Each run of the matrix has the tuning that was asked for, the rule's by its own
+// workload, and says so.
+func TestTuned(t *testing.T) {
+	key := results.DefaultConfigurationKey()
+	for _, c := range []struct {
+		tune string
+		want []string // words of each run; nil: none
+		rule string
+	}{
+		{"", nil, ""},
+		{"odd", []string{"odd", "odd", "odd", "odd"}, ""},
+		{bench.TuneRule, []string{`sgd after ""`, `lars after ""`, `sgd after ""`, `nesterov after ""`}, "nothing is timed here: the optimizer's"},
+		{bench.TuneAuto, []string{`sgd after ""`, `lars after ""`, `sgd after ""`, `nesterov after ""`}, "nothing is timed here: the optimizer's"},
+	} {
+		dev := &tunable{Device: cpu.New(cpu.Options{})}
+		report, err := verify.Run(t.Context(), dev, bench.VerifyRequest{
+			Cell: results.CellKey{Workload: "golden-tiny", Batch: 2, GPUs: 1, Device: dev.Name()}, Configurations: []results.ConfigurationKey{key},
+			Seed: 3, Data: data.Options{Kind: data.Random, Seed: 3}, Tune: c.tune,
+		}, verify.Faults{})
+		if err != nil || !report.Equal {
+			t.Fatalf("%q: %v", c.tune, err)
+		}
+		for i, m := range report.Matrix {
+			switch {
+			case c.want == nil && (m.Tuning != nil || dev.told != nil):
+				t.Errorf("%q: %s has %+v, told %q", c.tune, m.Name, m.Tuning, dev.told)
+			case c.want != nil && (m.Tuning == nil || m.Tuning.Words != c.want[i] || m.Tuning.Rule != c.rule):
+				t.Errorf("%q: %s has %+v, want %s", c.tune, m.Name, m.Tuning, c.want[i])
+			}
+		}
+	}
+	dev := &tunable{Device: cpu.New(cpu.Options{})}
+	if _, err := verify.Run(t.Context(), dev, bench.VerifyRequest{Cell: results.CellKey{Workload: "golden-tiny", Batch: 2, GPUs: 1, Device: dev.Name()},
+		Configurations: []results.ConfigurationKey{key}, Tune: "unknown"}, verify.Faults{}); err == nil || !strings.Contains(err.Error(), "AMP, SGD, EMA: no such way") {
+		t.Errorf("an unknown way: %v", err)
 	}
 }

@@ -42,23 +42,52 @@ func settleTuning(ctx context.Context, dev device.Device, req bench.CellRequest,
 	switch {
 	case req.Tune == bench.TuneRule:
 		why = "as --tune=rule asks"
-	case req.Tune != bench.TuneAuto:
-		return tuner.Tune(results.TuningChoice{Words: req.Tune, Source: results.TuningGiven})
+	case req.Tune != bench.TuneAuto: // a way's words
 	case req.Quick:
 		why = "with --quick"
 	case req.Time > 0 && req.Time < tuneFrom:
 		why = fmt.Sprintf("with less than %v for a process", tuneFrom)
 	}
-	if why == "" {
+	if req.Tune == bench.TuneAuto && why == "" {
 		t := &tuning{ctx: ctx, dev: dev, tuner: tuner, req: req, progress: progress, clock: bench.System()}
 		return t.choose()
 	}
-	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
+	return untimed(tuner, req.Tune, why, func() (*workloads.Workload, error) { return device.NewWorkload(dev, bench.Spec(req.Cell), nil) })
+}
+
+// untimed takes a tuning without timing any: a way's words, or else the rule of
+// thumb for the workload that build makes; why says why nothing is timed.
+func untimed(tuner device.Tuner, tune, why string, build func() (*workloads.Workload, error)) error {
+	if tune != bench.TuneAuto && tune != bench.TuneRule {
+		return tuner.Tune(results.TuningChoice{Words: tune, Source: results.TuningGiven})
+	}
+	w, err := build()
 	if err != nil {
 		return fmt.Errorf("build workload: %w", err)
 	}
 	words, rule := tuner.RuleOfThumb(w)
 	return tuner.Tune(results.TuningChoice{Words: words, Source: results.TuningRule, Rule: why + ": " + rule})
+}
+
+// UseTuning makes a device run a cell as --tune says, in place of how it ran the
+// one before, for commands that time nothing. It returns what it took; nil where
+// the device has no choice or tune is empty, which leaves it as it is. No plans
+// are chosen.
+func UseTuning(dev device.Device, spec workloads.Spec, tune string) (*results.TuningChoice, error) {
+	tuner, ok := dev.(device.Tuner)
+	if !ok || tune == "" {
+		return nil, nil
+	}
+	// The rule looks at the workload as it is without any tuning.
+	if err := tuner.Tune(results.TuningChoice{}); err != nil {
+		return nil, err
+	}
+	err := untimed(tuner, tune, "nothing is timed here", func() (*workloads.Workload, error) { return workloads.New(spec, dev.Target()) })
+	if err != nil {
+		return nil, err
+	}
+	c := tuner.Tuned()
+	return &c, nil
 }
 
 // tuning is a comparison of the device's candidates.

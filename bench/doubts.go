@@ -21,6 +21,8 @@ const (
 	groupShare    = 0.02 // between two groups
 	spreadShare   = 0.05 // between the slowest and fastest process
 	clockShare    = 0.03 // between wall clock and events
+	tracedShare   = 0.10 // between the longest and shortest recorded step of a process
+	fasterShare   = 0.02 // of the untraced step, by which recorded ones are shorter
 	fewProcesses  = 3
 	gateProcesses = 8
 	fewBlocks     = 4
@@ -29,7 +31,7 @@ const (
 // doubtCodes are the codes of the warnings that follow from what a cell's
 // processes measured.
 var doubtCodes = append(machine.LoadCodes(), "few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
-	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up", "trace_failed")
+	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up", "trace_failed", "trace_unsteady", "trace_faster")
 
 // doubts says what makes a cell's figures less certain, with advice that fits
 // how it was run. Configurations with the same doubt share a sentence.
@@ -45,6 +47,8 @@ func doubts(c *results.Cell, p Plan) []results.Warning {
 	d.each("clocks_disagree", (*doubter).clocks)
 	d.each("clocks_do_not_add_up", (*doubter).addUp)
 	d.each("trace_failed", (*doubter).trace)
+	d.each("trace_unsteady", (*doubter).traceUnsteady)
+	d.each("trace_faster", (*doubter).traceFaster)
 	return append(append(d.list, machine.UnderLoad(c.Processes)...), machine.AfterBlocks(c.Configurations)...)
 }
 
@@ -233,6 +237,42 @@ func (d *doubter) trace(c *results.Configuration, _ steps) finding {
 		return finding{}
 	}
 	return finding{"was traced, and its trace failed: " + c.Trace.Failed, "the figures of a failed trace must not be used; what was timed holds"}
+}
+
+// traceUnsteady doubts recorded steps that differ: their medians go with how many
+// were recorded.
+func (d *doubter) traceUnsteady(c *results.Configuration, _ steps) finding {
+	m := c.Trace.Metric(results.TracedStepNs)
+	if m == nil || c.Trace.Failed != "" {
+		return finding{}
+	}
+	type lane struct{ process, rank int }
+	each := map[lane][]float64{}
+	for _, s := range m.Samples {
+		at := lane{s.Process, s.Rank}
+		each[at] = append(each[at], s.Value)
+	}
+	worst := 0.0
+	for _, v := range each {
+		if middle := results.Median(v); middle > 0 {
+			worst = max(worst, (slices.Max(v)-slices.Min(v))/middle)
+		}
+	}
+	if worst <= tracedShare {
+		return finding{}
+	}
+	return finding{fmt.Sprintf("has recorded steps that differ by %.0f %%", 100*worst), "record more with --trace-steps, and take the trace for causes, not for times"}
+}
+
+// traceFaster doubts recorded steps that are shorter than those nothing recorded:
+// the two were not in the same state, and corrected idle is of both.
+func (d *doubter) traceFaster(c *results.Configuration, _ steps) finding {
+	m := c.Trace.Metric(results.Inflation)
+	if m == nil || c.Trace.Failed != "" || m.Value >= 1-fasterShare {
+		return finding{}
+	}
+	return finding{fmt.Sprintf("took %.1f %% less while it was recorded", 100*(1-m.Value)),
+		"the few recorded steps and the timed blocks found the device in different states, so corrected idle, which compares them, is wrong by about as much"}
 }
 
 // deviations are all blocks relative to the median of their process.

@@ -34,10 +34,11 @@ type Tracing struct {
 }
 
 // Around the kept steps, recorded ones that are not: leadSteps in front, as the
-// host is not ahead of the device at first and the profiler readies itself, and
-// one behind, whose begin is the end of the last kept one.
+// host is not ahead of the device at first and the profiler readies itself (an
+// H200's first four recorded eager steps took up to a third longer than those
+// behind them), and one behind, whose begin is the end of the last kept one.
 const (
-	leadSteps  = 1
+	leadSteps  = 4
 	tailSteps  = 1
 	warmTraced = 1 // steps before them that are not recorded
 )
@@ -97,6 +98,7 @@ func (m *measurement) traceOne(i int, tracer Tracer, calibration *results.TraceC
 	if err != nil {
 		return t, err
 	}
+	nameLead(recorded)
 	index := timeline.NewIndex(recorded)
 	if save := m.plan.Tracing.Save; save != nil {
 		if t.File, err = save(m.keys[i], index); err != nil {
@@ -104,12 +106,38 @@ func (m *measurement) traceOne(i int, tracer Tracer, calibration *results.TraceC
 		}
 	}
 	c := m.out.Configurations[i]
-	a := traceAnalysis{x: index, key: m.keys[i], counts: c.Counts, calibration: calibration, process: m.plan.Process, trace: t, values: map[string][]results.Sample{}}
+	a := traceAnalysis{x: index, key: m.keys[i], lead: leadSteps, counts: c.Counts, calibration: calibration, process: m.plan.Process, trace: t, values: map[string][]results.Sample{}}
 	if step := c.Metric(results.StepTimeNs); step != nil {
 		a.untracedNs = results.Median(valuesOf(step.Samples))
 	}
+	if submit := c.Metric(results.SubmitTimeNs); submit != nil {
+		a.submitNs = results.Median(valuesOf(submit.Samples))
+	}
 	a.run()
 	return t, nil
+}
+
+// nameLead names the steps whose figures do not count, for whoever reads the
+// timeline without the record: the first ones of each thread.
+func nameLead(t *timeline.Timeline) {
+	byThread := map[int32][]int{}
+	for i := range t.Ranges {
+		if t.Ranges[i].Class == timeline.RangeStep {
+			byThread[t.Ranges[i].Thread] = append(byThread[t.Ranges[i].Thread], i)
+		}
+	}
+	for _, steps := range byThread {
+		slices.SortFunc(steps, func(a, b int) int { return cmp.Compare(t.Ranges[a].StartNs, t.Ranges[b].StartNs) })
+		for n, i := range steps[:min(leadSteps, len(steps))] {
+			name := fmt.Sprint(timeline.LeadStep, n)
+			at := slices.Index(t.Names, name)
+			if at < 0 {
+				at = len(t.Names)
+				t.Names = append(t.Names, name)
+			}
+			t.Ranges[i].Name = timeline.Name(at)
+		}
+	}
 }
 
 func valuesOf(samples []results.Sample) []float64 {
@@ -128,10 +156,12 @@ const NoLayers = "on the CPU device a launch is an entry in a queue: there is no
 type traceAnalysis struct {
 	x           *timeline.Index
 	key         results.ConfigurationKey
+	lead        int // steps in front of those that count
 	counts      results.Counts
 	calibration *results.TraceCalibration // nil: recording lengthens nothing
 	process     int
 	untracedNs  float64 // 0: unknown
+	submitNs    float64 // of an untraced step, in submitting calls; 0: unknown
 	trace       *results.Trace
 	values      map[string][]results.Sample
 	launchCalls []int64 // calls that launch a kernel, by step of rank 0
@@ -191,7 +221,7 @@ func (a *traceAnalysis) rankOf(device int32) int {
 // host.
 func (a *traceAnalysis) device(d int32) (host []timeline.Window) {
 	rank, steps := a.rankOf(d), a.x.Steps(d)
-	if want := leadSteps + a.trace.Steps + tailSteps; len(steps) != want {
+	if want := a.lead + a.trace.Steps + tailSteps; len(steps) != want {
 		a.fail("rank %d: the recording has %d steps, not %d", rank, len(steps), want)
 		return nil
 	}
@@ -206,9 +236,9 @@ func (a *traceAnalysis) device(d int32) (host []timeline.Window) {
 		}
 	}
 	var busy []float64
-	a.linked(d, rank, timeline.Window{FromNs: steps[leadSteps].GPU.FromNs, ToNs: steps[len(steps)-tailSteps].GPU.FromNs})
-	for i, s := range steps[leadSteps : len(steps)-tailSteps] {
-		w := timeline.Window{FromNs: s.GPU.FromNs, ToNs: steps[leadSteps+i+1].GPU.FromNs}
+	a.linked(d, rank, timeline.Window{FromNs: steps[a.lead].GPU.FromNs, ToNs: steps[len(steps)-tailSteps].GPU.FromNs})
+	for i, s := range steps[a.lead : len(steps)-tailSteps] {
+		w := timeline.Window{FromNs: s.GPU.FromNs, ToNs: steps[a.lead+i+1].GPU.FromNs}
 		busy = append(busy, a.step(d, rank, i, s, w))
 		host = append(host, s.Host)
 		if rank == 0 {
@@ -263,6 +293,7 @@ func (a *traceAnalysis) step(d int32, rank, i int, s timeline.Step, w timeline.W
 	ns(results.LateFeedNs, late.FeedNs)
 	ns(results.LateCallNs, late.CallNs)
 	ns(results.LateLibraryNs, late.OperatorNs)
+	ns(results.LateLibraryCallNs, late.OperatorCallNs)
 	ns(results.LateRangeNs, late.UserNs+late.PythonNs)
 	ns(results.LateNothingNs, late.NothingNs)
 	ns(results.TraceKernelCount, int64(s.Kernels))
@@ -414,6 +445,7 @@ func (a *traceAnalysis) launches(windows []timeline.Window) {
 		}
 	}
 	a.cost(results.LayerDriver, calls)
+	a.wholeSubmission(calls, len(windows))
 	idle := map[string][]int64{}
 	for d := range a.x.T.Devices {
 		span, ok := a.x.DeviceSpan(int32(d))
@@ -480,6 +512,25 @@ func (a *traceAnalysis) cost(layer string, calls map[string][]int64) {
 			}
 		}
 		a.trace.Launches = append(a.trace.Launches, l)
+	}
+}
+
+// wholeSubmission says by how much recording lengthens a launching call where a
+// step's submission consists of that call alone, as a graph's launch: its
+// recorded time a step over the untraced submit time.
+func (a *traceAnalysis) wholeSubmission(calls map[string][]int64, steps int) {
+	if a.key.Mode == "eager" || len(calls) != 1 || a.submitNs <= 0 || len(a.x.T.Devices) != 1 {
+		return
+	}
+	for i := range a.trace.Launches {
+		l := &a.trace.Launches[i]
+		if each := calls[l.Call]; l.Layer == results.LayerDriver && l.Inflation == nil && len(each) > 0 {
+			sum := int64(0)
+			for _, ns := range each {
+				sum += ns
+			}
+			l.Inflation = new(float64(sum) / float64(steps) / a.submitNs)
+		}
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/tech-renaissance/trbench/timeline"
 )
 
+// recorded are the steps of a recording of two that count.
+const recorded = leadSteps + 2 + tailSteps
+
 // handMade is a recording of steps of 1000 ns on one device, drawn by hand: two
 // kernels and a copy each. In ns from a step's begin on the host,
 //
@@ -46,6 +49,7 @@ func handMade(steps int) *timeline.Timeline {
 		call("cuMemcpyHtoDAsync", timeline.CallCopy, 230, 240, n+2)
 		call("cuStreamSynchronize", timeline.CallSync, 500, 600, 0)
 		call("cuEventQuery", timeline.CallOther, 700, 710, 0)
+		call("cudaGetDevice", timeline.CallOther, 196, 199, 0) // inside the library's
 		op(timeline.Kernel, 50, 150, n)
 		op(timeline.Kernel, 210, 300, n+1)
 		op(timeline.Copy, 350, 400, n+2)
@@ -60,7 +64,7 @@ func handMade(steps int) *timeline.Timeline {
 func analysed(t *timeline.Timeline, change func(*traceAnalysis)) *results.Trace {
 	k := results.DefaultConfigurationKey()
 	k.Mode = "step"
-	a := traceAnalysis{x: timeline.NewIndex(t), key: k, counts: results.Counts{Kernels: results.Count(2)}, process: 4, untracedNs: 600,
+	a := traceAnalysis{x: timeline.NewIndex(t), key: k, lead: leadSteps, counts: results.Counts{Kernels: results.Count(2)}, process: 4, untracedNs: 600,
 		calibration: &results.TraceCalibration{ByNs: 20, UncertaintyNs: 5, Costs: []results.LaunchCost{
 			{Layer: results.LayerLanguage, Count: 9, MedianNs: 60, P99Ns: 90}, {Layer: results.LayerDriver, Call: "cuLaunchKernel", Inflation: new(1.5)}}},
 		trace: &results.Trace{Steps: 2}, values: map[string][]results.Sample{}}
@@ -73,11 +77,11 @@ func analysed(t *timeline.Timeline, change func(*traceAnalysis)) *results.Trace 
 }
 
 func TestTraceByHand(t *testing.T) {
-	got := analysed(handMade(4), nil)
+	got := analysed(handMade(recorded), nil)
 	want := map[string]float64{
 		results.TracedStepNs: 1000, results.BusyNs: 240, results.IdleNs: 760, results.HostLateNs: 650, results.InAPINs: 20, results.AfterAPINs: 90,
-		results.UnlinkedNs: 0, results.InGraphNs: 0, results.LateOverheadNs: 0, results.LateSyncNs: 100, results.LateFeedNs: 50, results.LateCallNs: 10,
-		results.LateLibraryNs: 5, results.LateRangeNs: 0, results.LateNothingNs: 485, results.TraceKernelCount: 2, results.TraceCopies: 1,
+		results.UnlinkedNs: 0, results.InGraphNs: 0, results.LateOverheadNs: 0, results.LateSyncNs: 100, results.LateFeedNs: 50, results.LateCallNs: 13, results.LateLibraryCallNs: 3,
+		results.LateLibraryNs: 2, results.LateRangeNs: 0, results.LateNothingNs: 485, results.TraceKernelCount: 2, results.TraceCopies: 1,
 		results.TraceLaunches: 3, results.TraceGaps: 3, results.ShortKernelCount: 0, results.OverheadNs: 30, results.Inflation: 1000. / 600,
 		results.CorrectedBusyNs: 200, results.CorrectedLowNs: 190, results.CorrectedHighNs: 210, results.CorrectedIdleNs: 400,
 	}
@@ -102,7 +106,7 @@ func TestTraceByHand(t *testing.T) {
 	}
 	costs := []results.LaunchCost{
 		each(results.LayerLanguage, "", 9, 60, 90, nil),
-		each(results.LayerLibrary, "cudnnBackendExecute", 2, 10, 10, nil),
+		each(results.LayerLibrary, "cudnnBackendExecute", 2, 7, 7, nil),
 		each(results.LayerDriver, "cuLaunchKernel", 4, 10, 20, new(1.5)),
 		each(results.LayerDriver, "cuMemcpyHtoDAsync", 2, 10, 10, nil),
 		// Twice the first kernel starts 40 ns after its call, the second 10 ns before its call ends.
@@ -119,7 +123,7 @@ func TestTraceByHand(t *testing.T) {
 func TestTraceFailures(t *testing.T) {
 	without := func(drop func(i int, o timeline.Op) bool) func() *timeline.Timeline {
 		return func() *timeline.Timeline {
-			x := handMade(4)
+			x := handMade(recorded)
 			var kept []timeline.Op
 			for i, o := range x.Ops {
 				if !drop(i, o) {
@@ -130,7 +134,7 @@ func TestTraceFailures(t *testing.T) {
 			return x
 		}
 	}
-	plain := func() *timeline.Timeline { return handMade(4) }
+	plain := func() *timeline.Timeline { return handMade(recorded) }
 	eager := func(a *traceAnalysis) { a.key.Mode = "eager" }
 	for name, c := range map[string]struct {
 		recording func() *timeline.Timeline
@@ -149,19 +153,23 @@ func TestTraceFailures(t *testing.T) {
 			"a step has 1 kernels on record, and 2 calls on record that launch one"},
 		// What a library launches through calls that were not recorded.
 		"work without a call": {func() *timeline.Timeline {
-			x := handMade(4)
-			o := x.Ops[4] // of the second step, which is counted
+			x := handMade(recorded)
+			o := x.Ops[3*leadSteps+1] // of the first step that is counted
 			o.StartNs, o.EndNs, o.Correlation = o.EndNs, o.EndNs+1, 0
 			x.Ops = append(x.Ops, o)
 			return x
 		}, nil, "rank 0: 1 of 7 pieces of device work in the steps have no call on record"},
-		"a step with fewer":            {without(func(i int, _ timeline.Op) bool { return i == 4 }), nil, "the recorded steps differ in kernels: 1 and 2"},
-		"a step that is not on record": {func() *timeline.Timeline { return handMade(3) }, nil, "rank 0: the recording has 3 steps, not 4"},
-		"a step that launched nothing": {without(func(i int, _ timeline.Op) bool { return i/3 == 2 }), nil, "rank 0: step 2 launched nothing that is on record"},
+		"a step with fewer":            {without(func(i int, _ timeline.Op) bool { return i == 3*leadSteps+1 }), nil, "the recorded steps differ in kernels: 1 and 2"},
+		"a step that is not on record": {func() *timeline.Timeline { return handMade(recorded - 1) }, nil, "rank 0: the recording has 6 steps, not 7"},
+		"a step that launched nothing": {without(func(i int, _ timeline.Op) bool { return i/3 == 5 }), nil, "rank 0: step 5 launched nothing that is on record"},
 		"nothing at all":               {func() *timeline.Timeline { return &timeline.Timeline{} }, nil, "nothing that the device did was recorded"},
-		"dropped":                      {func() *timeline.Timeline { x := handMade(4); x.Read.Dropped = 3; return x }, nil, "the profiler dropped 3 records"},
-		"lost":                         {func() *timeline.Timeline { x := handMade(4); x.Read.LostBytes, x.Read.LostEvents = 40, 1; return x }, nil, "1 records (40 bytes) could not be understood"},
-		"no times": {func() *timeline.Timeline { x := handMade(4); x.Read.BadTimes = 2; return x }, nil,
+		"dropped":                      {func() *timeline.Timeline { x := handMade(recorded); x.Read.Dropped = 3; return x }, nil, "the profiler dropped 3 records"},
+		"lost": {func() *timeline.Timeline {
+			x := handMade(recorded)
+			x.Read.LostBytes, x.Read.LostEvents = 40, 1
+			return x
+		}, nil, "1 records (40 bytes) could not be understood"},
+		"no times": {func() *timeline.Timeline { x := handMade(recorded); x.Read.BadTimes = 2; return x }, nil,
 			"2 pieces of device work have no times"},
 		"negative idle": {plain, func(a *traceAnalysis) { a.untracedNs = 150 },
 			"rank 0: corrected busy time is 50 ns longer than the untraced step, so idle time would be negative"},
@@ -180,7 +188,7 @@ func TestTraceFailures(t *testing.T) {
 
 // On the CPU device nothing is corrected and no layer can be told.
 func TestTraceOfTheHost(t *testing.T) {
-	x := handMade(4)
+	x := handMade(recorded)
 	x.Devices[0].Host = true
 	got := analysed(x, func(a *traceAnalysis) { a.calibration = nil })
 	if got.Failed != "" || len(got.Launches) != 0 || got.Metric(results.CorrectedBusyNs) != nil || len(got.Absent) != 2 {
@@ -244,7 +252,7 @@ func TestTracingIsTheLastAct(t *testing.T) {
 	last := func(s *tracedSession) []string { return s.log[slices.Index(s.log, "calibrate"):] }
 	s := &tracedSession{}
 	got := measure(s)
-	want := []string{"calibrate", "restore", "step 1", "record step 4", "save step 12", "restore", "graph 1", "record graph 4", "save graph 12", "restore"}
+	want := []string{"calibrate", "restore", "step 1", "record step 7", "save step 21", "restore", "graph 1", "record graph 7", "save graph 21", "restore"}
 	if !slices.Equal(last(s), want) {
 		t.Errorf("order\n%v, want\n%v", last(s), want)
 	}
@@ -281,7 +289,7 @@ func TestTracingIsTheLastAct(t *testing.T) {
 // Processes add samples; what is of one keeps whose it is.
 func TestMergeTraces(t *testing.T) {
 	cell := func(process int, change func(*results.Trace)) *results.Cell {
-		tr := analysed(handMade(4), func(a *traceAnalysis) { a.process = process })
+		tr := analysed(handMade(recorded), func(a *traceAnalysis) { a.process = process })
 		tr.File = fmt.Sprintf("of %d", process)
 		if change != nil {
 			change(tr)
@@ -321,7 +329,7 @@ func TestMergeTraces(t *testing.T) {
 // The hardware's share is taken where the device was idle when the call began: a
 // kernel that was launched while another ran waited for that one.
 func TestHardwareNeedsAnIdleDevice(t *testing.T) {
-	x := handMade(4)
+	x := handMade(recorded)
 	for i := range x.Calls {
 		if c := &x.Calls[i]; c.EndNs-c.StartNs == 20 { // the second launch, now while the first kernel runs
 			c.StartNs, c.EndNs = c.StartNs-100, c.EndNs-100
@@ -330,6 +338,113 @@ func TestHardwareNeedsAnIdleDevice(t *testing.T) {
 	for _, l := range analysed(x, nil).Launches {
 		if l.Layer == results.LayerHardware && (l.Count != 2 || l.MedianNs != 40) {
 			t.Errorf("%+v", l)
+		}
+	}
+}
+
+// A step that is submitted by one call, several times or once, tells by how much
+// recording lengthens that call; others do not.
+func TestGraphLaunchInflation(t *testing.T) {
+	single := func() *timeline.Timeline {
+		x := handMade(recorded)
+		keep := x.Calls[:0]
+		for _, c := range x.Calls {
+			if c.Correlation%3 == 1 {
+				keep = append(keep, c)
+			}
+		}
+		x.Calls = keep
+		for i := range x.Ops {
+			x.Ops[i].Correlation -= (x.Ops[i].Correlation - 1) % 3
+		}
+		return x
+	}
+	inflation := func(x *timeline.Timeline, change func(*traceAnalysis)) *float64 {
+		got := analysed(x, func(a *traceAnalysis) {
+			a.submitNs, a.calibration.Costs = 2, nil
+			if change != nil {
+				change(a)
+			}
+		})
+		for _, l := range got.Launches {
+			if l.Layer == results.LayerDriver {
+				return l.Inflation
+			}
+		}
+		t.Fatalf("no launch: %+v", got)
+		return nil
+	}
+	if v := inflation(single(), nil); v == nil || *v != 5 {
+		t.Errorf("a call of 10 ns where nothing recorded it took 2: inflation %v", v)
+	}
+	for name, v := range map[string]*float64{
+		"two kinds of calls": inflation(handMade(recorded), nil),
+		"eager":              inflation(single(), func(a *traceAnalysis) { a.key.Mode = "eager" }),
+		"no submit time":     inflation(single(), func(a *traceAnalysis) { a.submitNs = 0 }),
+	} {
+		if v != nil {
+			t.Errorf("%s: inflation %v", name, *v)
+		}
+	}
+}
+
+// Steps in front of those that count are named so, on every thread.
+func TestLeadIsNamed(t *testing.T) {
+	x := handMade(recorded)
+	x.Threads = append(x.Threads, timeline.Thread{Process: timeline.None, ID: "2"})
+	other := handMade(2)
+	for _, r := range other.Ranges {
+		if r.Class == timeline.RangeStep {
+			r.Thread = 1
+			r.Name = timeline.Name(slices.Index(x.Names, other.Text(r.Name)))
+			x.Ranges = append(x.Ranges, r)
+		}
+	}
+	slices.Reverse(x.Ranges) // whatever their order is
+	nameLead(x)
+	names := map[int32][]string{}
+	for _, r := range slices.Backward(x.Ranges) {
+		if r.Class == timeline.RangeStep {
+			names[r.Thread] = append(names[r.Thread], x.Text(r.Name))
+		}
+	}
+	want := map[int32][]string{0: {"lead 0", "lead 1", "lead 2", "lead 3", "step 4", "step 5", "step 6"}, 1: {"lead 0", "lead 1"}}
+	if !reflect.DeepEqual(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+// What is doubted of a traced pass.
+func TestTraceDoubts(t *testing.T) {
+	traced := func(inflation float64, steps ...float64) *results.Configuration {
+		var samples []results.Sample
+		for i, v := range steps {
+			samples = append(samples, results.Sample{Block: i, Value: v})
+		}
+		return &results.Configuration{Key: results.DefaultConfigurationKey(), Trace: &results.Trace{Metrics: []results.Metric{
+			results.NewMetric(results.TracedStepNs, samples), results.NewMetric(results.Inflation, []results.Sample{{Value: inflation}})}}}
+	}
+	for name, c := range map[string]struct {
+		conf *results.Configuration
+		want string
+	}{
+		"steady":          {traced(1.4, 100, 109, 101), ""},
+		"not steady":      {traced(1.4, 100, 111, 101), "trace_unsteady eager/event/device has recorded steps that differ by 11 %; record more with --trace-steps, and take the trace for causes, not for times"},
+		"a little faster": {traced(0.981, 100), ""},
+		"faster": {traced(0.96, 100), "trace_faster eager/event/device took 4.0 % less while it was recorded; the few recorded steps and the timed blocks found the device " +
+			"in different states, so corrected idle, which compares them, is wrong by about as much"},
+		"untraced": {&results.Configuration{Key: results.DefaultConfigurationKey()}, ""},
+		"failed": {func() *results.Configuration { c := traced(0.5, 1, 2); c.Trace.Failed = "no"; return c }(),
+			"trace_failed eager/event/device was traced, and its trace failed: no; the figures of a failed trace must not be used; what was timed holds"},
+	} {
+		var got []string
+		for _, w := range doubts(&results.Cell{Configurations: []results.Configuration{*c.conf}}, Plan{}) {
+			if strings.HasPrefix(w.Code, "trace_") {
+				got = append(got, w.Code+" "+w.Text)
+			}
+		}
+		if strings.Join(got, "\n") != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

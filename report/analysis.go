@@ -249,7 +249,7 @@ func captureLines(c *analysis.Capture) []string {
 	if c.Withheld != "" {
 		out = append(out, "Capture: withheld; "+c.Withheld)
 	} else {
-		s := fmt.Sprintf("Capture: a %s of %s could take %s to %s as one graph (%.0f nodes; trivially %s to %s)", c.Per, ns(c.EagerNs), ns(c.LowNs), ns(c.HighNs), c.Nodes, ns(c.BusyNs), ns(c.EagerNs))
+		s := fmt.Sprintf("Capture: a %s of %s could take %s to %s as one graph of the same work, one after another (%.0f nodes; trivially %s to %s)", c.Per, ns(c.EagerNs), ns(c.LowNs), ns(c.HighNs), c.Nodes, ns(c.BusyNs), ns(c.EagerNs))
 		if c.LossNs > 0 {
 			s += fmt.Sprintf("; at worst it loses %s", ns(c.LossNs))
 		}

@@ -51,6 +51,7 @@ type group struct {
 	lanes        []lane
 	window       timeline.Window
 	gaps         int
+	before       bool // some of it was launched before it began
 }
 
 type summaryItem struct {
@@ -88,6 +89,9 @@ func StepTimelines(about About, steps []TracedStep) (Picture, error) {
 		text = fmt.Sprintf("Each column of a lane, %s wide and %s for the device, is filled by the shares of its time.", Duration(column), Duration(wide*column))
 	}
 	p.Subtitle = append(p.Subtitle, text)
+	if slices.ContainsFunc(ts.groups, func(g group) bool { return g.before }) {
+		p.Notes = append(p.Notes, "The host's lane is of the same time as the device's: a host that is ahead launches what comes later.")
+	}
 	p.height, p.body = ts.height(), ts.draw
 	return p, nil
 }
@@ -95,16 +99,16 @@ func StepTimelines(about About, steps []TracedStep) (Picture, error) {
 func groupOf(s TracedStep) group {
 	t := s.Index.T
 	f := s.Index.DeviceFigures(s.Device, s.Window)
-	host, launches := s.hostLane()
+	launches, before := s.launches()
 	device := "GPU"
 	if t.Devices[s.Device].Host {
 		device = "device"
 	}
 	g := group{
-		title: plain(s.Label), window: s.Window, gaps: f.Gaps,
+		title: plain(s.Label), window: s.Window, gaps: f.Gaps, before: before,
 		facts: fmt.Sprintf("%s; %s, %s", Duration(float64(f.SpanNs)), counted(launches, "launch", "launches"), counted(f.Ops, "operation", "operations")),
 		lanes: []lane{
-			{"host", laneHeight, hostLaneParts(), causes, false, host},
+			{"host", laneHeight, hostLaneParts(), causes, false, s.hostLane()},
 			{device, deviceLane, causeParts(), 0, true, s.deviceLane()},
 		},
 	}
@@ -114,7 +118,17 @@ func groupOf(s TracedStep) group {
 			g.summary = append(g.summary, summaryItem{i, names[i] + " " + percent(float64(ns)/float64(f.SpanNs))})
 		}
 	}
-	more := 0
+	lanes, note := s.streamLanes()
+	g.lanes = append(g.lanes, lanes...)
+	g.facts += note
+	return g
+}
+
+// streamLanes are a lane a stream; or, where a graph spreads its nodes over more
+// streams than can be drawn, as many lanes as there are operations at once: each
+// goes to the first one that is free. The note says so.
+func (s TracedStep) streamLanes() (lanes []lane, note string) {
+	t := s.Index.T
 	for i := range t.Streams {
 		if t.Streams[i].Device != s.Device {
 			continue
@@ -123,20 +137,72 @@ func groupOf(s TracedStep) group {
 		if len(stretches) == 0 {
 			continue
 		}
-		if len(g.lanes) == 2+maxStreams {
-			more++
-			continue
-		}
 		name := t.Streams[i].Name
 		if name == "" {
 			name = "stream " + t.Streams[i].ID
 		}
-		g.lanes = append(g.lanes, lane{plain(name), laneHeight, causeParts(), 0, false, stretches})
+		lanes = append(lanes, lane{plain(name), laneHeight, causeParts(), 0, false, stretches})
+	}
+	if len(lanes) <= maxStreams {
+		return lanes, ""
+	}
+	note = fmt.Sprintf("; %d streams, drawn by how many work at once", len(lanes))
+	packed, more := s.packed()
+	lanes = lanes[:0]
+	for i, stretches := range packed {
+		name := "one more"
+		if i == 0 {
+			name = "at work"
+		}
+		lanes = append(lanes, lane{name, laneHeight, causeParts(), 0, false, stretches})
 	}
 	if more > 0 {
-		g.facts += fmt.Sprintf("; %s not drawn", counted(more, "stream", "streams"))
+		note += fmt.Sprintf(", %s beyond not drawn", counted(more, "operation", "operations"))
 	}
-	return g
+	return lanes, note
+}
+
+// launches are how many calls launched the operations that begin in the window,
+// and whether some of them began before it.
+func (s TracedStep) launches() (n int, before bool) {
+	t := s.Index.T
+	seen := map[int32]bool{}
+	for _, op := range s.Index.DeviceOps(s.Device) {
+		c := s.Index.Launch[op]
+		if at := t.Ops[op].StartNs; c == timeline.None || at < s.Window.FromNs || at >= s.Window.ToNs || seen[c] {
+			continue
+		}
+		seen[c] = true
+		before = before || t.Calls[c].StartNs < s.Window.FromNs
+	}
+	return len(seen), before
+}
+
+// packed puts the device's operations of the window into as few lanes as overlaps
+// allow, maxStreams at most, and counts those beyond.
+func (s TracedStep) packed() (lanes [][]stretch, more int) {
+	t := s.Index.T
+	for _, op := range s.Index.DeviceOps(s.Device) {
+		from, to := max(t.Ops[op].StartNs, s.Window.FromNs), min(t.Ops[op].EndNs, s.Window.ToNs)
+		if to <= from {
+			continue
+		}
+		i := slices.IndexFunc(lanes, func(l []stretch) bool { return l[len(l)-1].ToNs <= from })
+		if i < 0 && len(lanes) == maxStreams {
+			more++
+			continue
+		}
+		if i < 0 {
+			i = len(lanes)
+			lanes = append(lanes, nil)
+		}
+		if n := len(lanes[i]); n > 0 && lanes[i][n-1].ToNs == from {
+			lanes[i][n-1].ToNs = to
+			continue
+		}
+		lanes[i] = append(lanes[i], stretch{timeline.Window{FromNs: from, ToNs: to}, int(causeBusy)})
+	}
+	return lanes, more
 }
 
 func counted(n int, one, many string) string {

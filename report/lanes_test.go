@@ -58,9 +58,17 @@ func TestLanes(t *testing.T) {
 		tl.Ops = append(tl.Ops, timeline.Op{Stream: int32(o[0]), StartNs: o[1], EndNs: o[2], Timed: true, Correlation: 1})
 	}
 	s := TracedStep{Index: timeline.NewIndex(tl), Window: window(5, 85)}
-	host, launches := s.hostLane()
-	if got, want := fmt.Sprint(host, launches), "[{{10 12} 0} {{12 18} 0} {{18 20} 0} {{20 30} 2} {{40 85} 1}] 1"; got != want {
+	if got, want := fmt.Sprint(s.hostLane()), "[{{10 12} 0} {{12 18} 0} {{18 20} 0} {{20 30} 2} {{40 85} 1}]"; got != want {
 		t.Errorf("host %s, want %s", got, want)
+	}
+	for _, c := range []struct {
+		w    timeline.Window
+		want string
+	}{{window(5, 85), "1 false"}, {window(11, 85), "1 true"}, {window(66, 85), "0 false"}, {window(0, 25), "0 false"}} {
+		n, before := TracedStep{Index: s.Index, Window: c.w}.launches()
+		if got := fmt.Sprint(n, before); got != c.want {
+			t.Errorf("launches in %v: %s, want %s", c.w, got, c.want)
+		}
 	}
 	if got, want := fmt.Sprint(s.streamLane(0), s.streamLane(1)), "[{{25 45} 0} {{60 70} 0}] [{{65 80} 0}]"; got != want {
 		t.Errorf("streams %s, want %s", got, want)
@@ -75,6 +83,41 @@ func TestLanes(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(device), "[{{5 10} 1} {{10 20} 2} {{20 25} 3} {{25 45} 0} {{45 60} 3} {{60 80} 0} {{80 85} 4}]"; got != want {
 		t.Errorf("device %s, want %s", got, want)
+	}
+}
+
+// TestPacked is a graph on more streams than there are lanes: its operations go
+// where there is room, in order of their begins, and what finds none is counted.
+func TestPacked(t *testing.T) {
+	at := func(streams int, ops ...[2]int64) TracedStep {
+		tl := &timeline.Timeline{Names: []string{""}, Devices: make([]timeline.Device, 1), Streams: make([]timeline.Stream, streams)}
+		for i, o := range ops {
+			tl.Ops = append(tl.Ops, timeline.Op{Stream: int32(i % streams), StartNs: o[0], EndNs: o[1], Timed: true})
+		}
+		return TracedStep{Index: timeline.NewIndex(tl), Window: window(0, 100)}
+	}
+	show := func(s TracedStep) string {
+		out := ""
+		lanes, note := s.streamLanes()
+		for _, l := range lanes {
+			out += fmt.Sprintf("%s %v; ", l.label, l.stack)
+		}
+		return out + note
+	}
+	six := [][2]int64{{-5, 10}, {10, 20}, {12, 30}, {22, 40}, {30, 31}, {90, 120}}
+	if got, want := show(at(6, six...)), "at work [{{0 20} 0} {{22 40} 0} {{90 100} 0}]; one more [{{12 31} 0}]; ; 6 streams, drawn by how many work at once"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if got, want := show(at(2, six...)), "stream [{{0 10} 0} {{12 31} 0}]; stream [{{10 20} 0} {{22 40} 0} {{90 100} 0}]; "; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	var seven [][2]int64
+	for i := range int64(7) {
+		seven = append(seven, [2]int64{i, 50})
+	}
+	_, note := at(7, seven...).streamLanes()
+	if want := "; 7 streams, drawn by how many work at once, 2 operations beyond not drawn"; note != want {
+		t.Errorf("%s, want %s", note, want)
 	}
 }
 

@@ -64,7 +64,7 @@ type Section struct {
 func (s sources) sections() []Section {
 	out := []Section{{"Figures", s.figures(), slices.Concat(
 		s.intervalLine(), s.evidence(), s.failures(), s.warnings(), s.notes(), s.lines())}}
-	for _, t := range []Section{s.headlines(), s.splits(), s.ratios(), s.times(), s.lateness(), s.launchCosts()} {
+	for _, t := range []Section{s.headlines(), s.splits(), s.ratios(), s.idleShares(), s.times(), s.lateness(), s.launchCosts()} {
 		if len(t.Grid.Rows) > 0 {
 			out = append(out, t)
 		}

@@ -1,8 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/timeline"
@@ -57,8 +60,8 @@ func (s sources) cellTimelines(rows []tracedRow) (pictures []Picture, absent []s
 			suffix += fmt.Sprintf("_c%d", i)
 		}
 	}
-	if len(s.list) > 1 {
-		suffix += "_" + wordOf(src.name)
+	if s.alike(src, cell) {
+		suffix += "_" + wordOf(strings.TrimSuffix(strings.TrimSuffix(src.name, ".gz"), ".json"))
 	}
 	for _, draw := range []func() (Picture, error){
 		func() (Picture, error) { a := about; a.Name = "trace_step" + suffix; return StepTimelines(a, steps) },
@@ -72,6 +75,17 @@ func (s sources) cellTimelines(rows []tracedRow) (pictures []Picture, absent []s
 		pictures = append(pictures, p)
 	}
 	return pictures, absent
+}
+
+// alike tells whether pictures of a cell would have the names of another record's
+// cell.
+func (s sources) alike(src *source, cell *results.Cell) bool {
+	for other, from := range s.cells {
+		if from != src && other.Key.Workload == cell.Key.Workload && other.Key.Batch == cell.Key.Batch && other.Key.GPUs == cell.Key.GPUs {
+			return true
+		}
+	}
+	return false
 }
 
 // wordOf keeps what a file's name can hold anywhere.
@@ -94,9 +108,9 @@ func (src *source) path(name string) string {
 	return filepath.Join(src.dir, name)
 }
 
-// readTraced reads a timeline of a traced pass: the first step whose figures
-// count, and the gaps of all of them. They stand between a step that brings the
-// host ahead of the device and one whose begin ends the last.
+// readTraced reads a timeline of a traced pass: of the steps whose figures count
+// the one of median length, and the gaps of all of them. They stand between steps
+// that bring the host ahead of the device and one whose begin ends the last.
 func readTraced(file, label string, steps int) (TracedStep, GapSet, error) {
 	t, err := read.File(file, read.Options{})
 	if err != nil {
@@ -107,11 +121,14 @@ func readTraced(file, label string, steps int) (TracedStep, GapSet, error) {
 		return TracedStep{}, GapSet{}, fmt.Errorf("trace %s holds no device", file)
 	}
 	all := x.Steps(0)
-	if steps < 1 || len(all) != steps+2 {
-		return TracedStep{}, GapSet{}, fmt.Errorf("trace %s holds %d steps, not %d", file, len(all), steps+2)
+	if steps < 1 || len(all) < steps+1 {
+		return TracedStep{}, GapSet{}, fmt.Errorf("trace %s holds %d steps, and %d and their end were to be in it", file, len(all), steps)
 	}
-	from := func(i int) int64 { return all[i].GPU.FromNs }
-	w := timeline.Window{FromNs: from(1), ToNs: from(steps + 1)}
-	return TracedStep{Label: label, Index: x, Window: timeline.Window{FromNs: from(1), ToNs: from(2)}},
-		GapSet{Label: label, Gaps: x.DeviceGaps(0, w), Steps: steps}, nil
+	var windows []timeline.Window
+	for i := len(all) - 1 - steps; i < len(all)-1; i++ {
+		windows = append(windows, timeline.Window{FromNs: all[i].GPU.FromNs, ToNs: all[i+1].GPU.FromNs})
+	}
+	gaps := x.DeviceGaps(0, timeline.Window{FromNs: windows[0].FromNs, ToNs: windows[steps-1].ToNs})
+	slices.SortStableFunc(windows, func(a, b timeline.Window) int { return cmp.Compare(a.Ns(), b.Ns()) })
+	return TracedStep{Label: label, Index: x, Window: windows[(steps-1)/2]}, GapSet{Label: label, Gaps: gaps, Steps: steps}, nil
 }

@@ -250,9 +250,8 @@ func hostLaneParts() []part {
 	}
 }
 
-// hostLane is what the threads that launch on the device do, together, and how
-// many launches they begin in the window.
-func (s TracedStep) hostLane() (lane []stretch, launches int) {
+// hostLane is what the threads that launch on the device do, together.
+func (s TracedStep) hostLane() (lane []stretch) {
 	t := s.Index.T
 	threads := map[int32]bool{}
 	ours := map[int32]bool{}
@@ -276,9 +275,6 @@ func (s TracedStep) hostLane() (lane []stretch, launches int) {
 		switch {
 		case ours[int32(i)]:
 			part = hostLaunch
-			if c.StartNs >= s.Window.FromNs {
-				launches++
-			}
 		case c.Class == timeline.CallSync:
 			part = hostSync
 		}
@@ -302,5 +298,5 @@ func (s TracedStep) hostLane() (lane []stretch, launches int) {
 		}
 		open[e.part] += e.by
 	}
-	return lane, launches
+	return lane
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func (s sources) traced() (rows []tracedRow) {
 // for whoever asked for a recording alone.
 func Recorded(w io.Writer, r *results.Record) error {
 	s := single(r)
-	sections := slices.DeleteFunc([]Section{s.times(), s.lateness(), s.launchCosts()}, func(t Section) bool { return len(t.Grid.Rows) == 0 })
+	sections := slices.DeleteFunc([]Section{s.idleShares(), s.times(), s.lateness(), s.launchCosts()}, func(t Section) bool { return len(t.Grid.Rows) == 0 })
 	return writeSections(w, sections, true)
 }
 
@@ -126,19 +127,46 @@ func tracedCalibrations(rows []tracedRow) string {
 }
 
 // lateness shows what the host did while the device waited for a launch to begin.
+// Calls that a library makes inside its own are the library's, where the record
+// tells them apart.
 func (s sources) lateness() Section {
 	g, keys := s.keys()
-	columns := []tracedColumn{
-		{results.HostLateNs, "host late", Duration}, {results.LateSyncNs, "blocked", Duration}, {results.LateFeedNs, "feeding", Duration},
-		{results.LateLibraryNs, "in a library", Duration}, {results.LateCallNs, "other call", Duration}, {results.LateRangeNs, "named range", Duration},
-		{results.LateOverheadNs, "profiler", Duration}, {results.LateNothingNs, "else", Duration},
+	part := func(names ...string) func(*results.Trace) string {
+		return func(t *results.Trace) string {
+			sum, ok := 0.0, false
+			for _, name := range names {
+				sign := 1.0
+				if name[0] == '-' {
+					name, sign = name[1:], -1
+				}
+				if m := t.Metric(name); m != nil && finite(m.Value) {
+					sum, ok = sum+sign*m.Value, true
+				}
+			}
+			if !ok {
+				return "-"
+			}
+			return Duration(max(0, sum)) // of medians, which need not add up
+		}
+	}
+	columns := []struct {
+		header string
+		text   func(*results.Trace) string
+	}{
+		{"host late", part(results.HostLateNs)}, {"blocked", part(results.LateSyncNs)}, {"feeding", part(results.LateFeedNs)},
+		{"in a library", part(results.LateLibraryNs, results.LateLibraryCallNs)}, {"other call", part(results.LateCallNs, "-"+results.LateLibraryCallNs)},
+		{"named range", part(results.LateRangeNs)}, {"profiler", part(results.LateOverheadNs)}, {"else", part(results.LateNothingNs)},
 	}
 	for _, c := range columns {
 		g.Header = append(g.Header, c.header)
 	}
+	mixed := false
 	for _, r := range s.traced() {
 		if m := r.trace.Metric(results.HostLateNs); m == nil || m.Value <= 0 {
 			continue
+		}
+		if m := r.trace.Metric(results.LateLibraryNs); m != nil && m.Value > 0 && r.trace.Metric(results.LateLibraryCallNs) == nil {
+			mixed = true
 		}
 		line := keys(r.src, r.cell, r.conf)
 		for _, c := range columns {
@@ -146,8 +174,61 @@ func (s sources) lateness() Section {
 		}
 		g.Rows = append(g.Rows, line)
 	}
-	return Section{"What the host did while the device waited for it", g, nil}
+	var lines []string
+	if mixed {
+		lines = []string{"other call holds calls of CUDA that a library made inside its own: records before 1.3 do not tell them apart, and nearly all are such where there is time in a library."}
+	}
+	return Section{"What the host did while the device waited for it", g, lines}
 }
+
+// idleShares shows how much of a step the device is idle, recorded and not, from
+// the step's own time: the figure to compare configurations by.
+func (s sources) idleShares() Section {
+	g, keys := s.keys()
+	g.Header = append(g.Header, "recorded", "without recording", "step", "inflation")
+	for _, r := range s.traced() {
+		line := keys(r.src, r.cell, r.conf)
+		recorded, without, step := "-", "-", "-"
+		if v, ok := idleShare(r.trace); ok {
+			recorded = tenths(v)
+		}
+		if f, ok := figureOf(r.conf, results.StepTimeNs); ok {
+			step = Duration(f.value)
+			if m := r.trace.Metric(results.CorrectedIdleNs); m != nil && finite(m.Value) && f.value > 0 {
+				without = tenths(m.Value / f.value)
+			}
+		}
+		if r.trace.Failed != "" {
+			recorded, without = results.Failed, results.Failed
+		}
+		g.Rows = append(g.Rows, append(line, recorded, without, step, tracedColumn{results.Inflation, "", digits}.text(r.trace)))
+	}
+	if len(g.Rows) == 0 {
+		return Section{}
+	}
+	return Section{"For how much of a step the device is idle", g, []string{
+		"recorded: idle over recorded step. without recording: step less corrected busy, over step; it compares two runs, which agree to about 1 % of a step, so its last digits are not to be relied on.",
+		"Where they differ much, recording slowed the host: take the share without recording, and the causes below.",
+	}}
+}
+
+// idleShare is the median over recorded steps of idle over the step.
+func idleShare(t *results.Trace) (float64, bool) {
+	idle, step := t.Metric(results.IdleNs), t.Metric(results.TracedStepNs)
+	if idle == nil || step == nil || len(idle.Samples) != len(step.Samples) {
+		return 0, false
+	}
+	var shares []float64
+	for i, s := range step.Samples {
+		if s.Value > 0 {
+			shares = append(shares, idle.Samples[i].Value/s.Value)
+		}
+	}
+	return results.Median(shares), len(shares) > 0
+}
+
+// tenths is a share in tenths of a per cent.
+func tenths(v float64) string { return fmt.Sprintf("%.1f%%", math.Round(1000*v)/10+0) } // no -0
 
 // launchCosts shows what one launch costs, layer by layer.
 func (s sources) launchCosts() Section {
@@ -176,7 +257,7 @@ func LaunchCostCells(l results.LaunchCost) []string {
 // LaunchCostLines explain the layers.
 func LaunchCostLines() []string {
 	return strings.Split(strings.TrimSpace(`
-language: an empty call through the binding. library: a library's call less the driver's calls inside it. driver: the driver's call, on record.
+language: an empty call through the binding. library: a library's call less the driver's calls inside it. driver: the driver's call, on record; one that finds its stream's queue full waits in it.
 hardware: from the call's end to the kernel's start on an idle device; below 0 the kernel starts before the call ends.
 All but language are recorded and so lengthened; inflation, where known, is the recorded call over the same call without recording.`), "\n")
 }

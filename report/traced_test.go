@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/csv"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,6 +85,10 @@ func TestTracedTable(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
+	idle := section(t, tracedRecord(), "For how much of a step the device is idle")
+	if got := fmt.Sprint(idle.Grid.Rows); got != "[[resnet20-cifar 16 1 eager event device 70.8% 0.0% 1.98 s 1.50] [resnet20-cifar 16 1 graph event device failed failed 1.98 s -]]" {
+		t.Errorf("%s", got)
+	}
 	late := section(t, tracedRecord(), "What the host did while the device waited for it")
 	if len(late.Grid.Rows) != 1 || late.Grid.Rows[0][slices.Index(late.Grid.Header, "feeding")] != "1.00 ms" || late.Grid.Rows[0][slices.Index(late.Grid.Header, "else")] != "1.50 ms" {
 		t.Errorf("%+v", late.Grid)
@@ -100,6 +105,30 @@ func TestTracedTable(t *testing.T) {
 		if strings.Contains(s.Title, "traced") || strings.Contains(s.Title, "launch costs") {
 			t.Errorf("section %q", s.Title)
 		}
+	}
+}
+
+// A call of CUDA that a library makes inside its own counts for the library; a
+// record that does not tell these apart says so.
+func TestLateInALibrary(t *testing.T) {
+	r := tracedRecord()
+	x := r.Cells[0].Configurations[0].Trace
+	add := func(name string, v float64) {
+		x.Metrics = append(x.Metrics, results.NewMetric(name, []results.Sample{{Value: v}}))
+	}
+	row := func() string {
+		s := section(t, r, "What the host did while the device waited for it")
+		cells := s.Grid.Rows[0]
+		return fmt.Sprint(cells[slices.Index(s.Grid.Header, "in a library")], cells[slices.Index(s.Grid.Header, "other call")], len(s.Lines))
+	}
+	add(results.LateLibraryNs, 7e5)
+	add(results.LateCallNs, 6e5)
+	if got := row(); got != "700 us600 us1" {
+		t.Error(got)
+	}
+	add(results.LateLibraryCallNs, 5.8e5)
+	if got := row(); got != "1.28 ms20.0 us0" {
+		t.Error(got)
 	}
 }
 
@@ -164,20 +193,28 @@ func TestTracedTimelines(t *testing.T) {
 	x.Devices = []timeline.Device{{ID: "0", Name: "GPU"}}
 	x.Streams = []timeline.Stream{{Device: 0, Process: timeline.None, ID: "7", Name: "COMP_1"}}
 	x.Threads = []timeline.Thread{{Process: 0, ID: "9", Name: "rank 0"}}
-	for i := range int64(4) {
-		x.Calls = append(x.Calls, timeline.Call{StartNs: 1000*i + 10, EndNs: 1000*i + 20, Name: b.Name("cuLaunchKernel"), Class: timeline.CallLaunch, Correlation: i + 1})
-		x.Ops = append(x.Ops, timeline.Op{StartNs: 1000*i + 100, EndNs: 1000*i + 700, Timed: true, Name: b.Name("kernel"), Correlation: i + 1})
-		x.Ranges = append(x.Ranges, timeline.Range{StartNs: 1000 * i, EndNs: 1000*i + 50, Name: b.Name("step"), Class: timeline.RangeStep})
+	// Steps of 9000, 9000, 1000, 3000 and 2000 ns, and the one that ends the last.
+	for i, at := range []int64{0, 9000, 18000, 19000, 22000, 24000} {
+		n := int64(i + 1)
+		x.Calls = append(x.Calls, timeline.Call{StartNs: at + 10, EndNs: at + 20, Name: b.Name("cuLaunchKernel"), Class: timeline.CallLaunch, Correlation: n})
+		x.Ops = append(x.Ops, timeline.Op{StartNs: at + 100, EndNs: at + 700, Timed: true, Name: b.Name("kernel"), Correlation: n})
+		x.Ranges = append(x.Ranges, timeline.Range{StartNs: at, EndNs: at + 50, Name: b.Name("step"), Class: timeline.RangeStep})
 	}
 	if err := chrome.File(filepath.Join(dir, "good.trace.json.gz"), timeline.NewIndex(x)); err != nil {
 		t.Fatal(err)
 	}
-	step, gaps, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", 2)
-	// The second step and the third, from 1100 to 3100, have a gap of 400 ns each.
-	if err != nil || step.Window.Ns() != 1000 || gaps.Steps != 2 || len(gaps.Gaps) != 2 || gaps.Gaps[0].Ns() != 400 {
-		t.Errorf("%v, %+v, %+v", err, step.Window, gaps)
+	// However many lead the way, the last step that is on record only ends one; the
+	// one of median length is drawn.
+	for steps, want := range map[int]string{3: "{22100 24100} 3 gaps of [400 2400 1400]", 2: "{22100 24100} 2 gaps of [2400 1400]", 1: "{22100 24100} 1 gaps of [1400]",
+		5: "{19100 22100} 5 gaps of [8400 8400 400 2400 1400]"} {
+		step, gaps, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", steps)
+		shift := step.Index.T.Ops[0].StartNs - 100 // a written trace begins elsewhere
+		w := timeline.Window{FromNs: step.Window.FromNs - shift, ToNs: step.Window.ToNs - shift}
+		if got := fmt.Sprintf("%v %d gaps of %v", w, gaps.Steps, timeline.GapLengths(gaps.Gaps)); err != nil || got != want {
+			t.Errorf("%d steps: %v, %s, want %s", steps, err, got, want)
+		}
 	}
-	if _, _, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", 3); err == nil || !strings.Contains(err.Error(), "holds 4 steps, not 5") {
+	if _, _, err := readTraced(filepath.Join(dir, "good.trace.json.gz"), "eager", 6); err == nil || !strings.Contains(err.Error(), "holds 6 steps, and 6 and their end were to be in it") {
 		t.Error(err)
 	}
 	r := tracedRecord()

@@ -112,32 +112,35 @@ type LaunchProcess struct {
 
 // Names of a trace's metrics. All are per step.
 const (
-	TracedStepNs     = "traced_step_ns" // from its first device work's start to the next step's
-	BusyNs           = "busy_ns"        // covered by device work, each nanosecond once
-	IdleNs           = "idle_ns"        // the rest; the next four sum to it
-	HostLateNs       = "host_late_ns"   // the host had not begun the call that launched what came next
-	InAPINs          = "in_api_ns"      // the host was inside that call
-	AfterAPINs       = "after_api_ns"   // submitted, not started
-	UnlinkedNs       = "unlinked_ns"    // the launch is not on record
-	InGraphNs        = "in_graph_ns"    // of after_api, between work of one graph launch
-	LateOverheadNs   = "host_late_overhead_ns"
-	LateSyncNs       = "host_late_sync_ns"
-	LateFeedNs       = "host_late_feed_ns"
-	LateCallNs       = "host_late_call_ns"
-	LateLibraryNs    = "host_late_library_ns"
-	LateRangeNs      = "host_late_range_ns"
-	LateNothingNs    = "host_late_nothing_ns"
-	TraceKernelCount = "kernels"
-	TraceCopies      = "copies"   // fills included
-	TraceLaunches    = "launches" // calls that launched what is on record
-	TraceGaps        = "gaps"
-	ShortKernelCount = "short_kernels" // kernels that took the device less time than their launch the host; launched alone
-	OverheadNs       = "overhead_ns"   // the profiler at work on itself, by its own account
-	Inflation        = "inflation"     // traced step time over untraced
-	CorrectedBusyNs  = "corrected_busy_ns"
-	CorrectedLowNs   = "corrected_busy_low_ns"
-	CorrectedHighNs  = "corrected_busy_high_ns"
-	CorrectedIdleNs  = "corrected_idle_ns" // untraced step time less corrected busy
+	TracedStepNs   = "traced_step_ns" // from its first device work's start to the next step's
+	BusyNs         = "busy_ns"        // covered by device work, each nanosecond once
+	IdleNs         = "idle_ns"        // the rest; the next four sum to it
+	HostLateNs     = "host_late_ns"   // the host had not begun the call that launched what came next
+	InAPINs        = "in_api_ns"      // the host was inside that call
+	AfterAPINs     = "after_api_ns"   // submitted, not started
+	UnlinkedNs     = "unlinked_ns"    // the launch is not on record
+	InGraphNs      = "in_graph_ns"    // of after_api, between work of one graph launch
+	LateOverheadNs = "host_late_overhead_ns"
+	LateSyncNs     = "host_late_sync_ns"
+	LateFeedNs     = "host_late_feed_ns"
+	LateCallNs     = "host_late_call_ns"
+	LateLibraryNs  = "host_late_library_ns"
+	// LateLibraryCallNs is the part of LateCallNs in calls that a library made
+	// inside its own; records before 1.3 do not tell it apart.
+	LateLibraryCallNs = "host_late_library_call_ns"
+	LateRangeNs       = "host_late_range_ns"
+	LateNothingNs     = "host_late_nothing_ns"
+	TraceKernelCount  = "kernels"
+	TraceCopies       = "copies"   // fills included
+	TraceLaunches     = "launches" // calls that launched what is on record
+	TraceGaps         = "gaps"
+	ShortKernelCount  = "short_kernels" // kernels that took the device less time than their launch the host; launched alone
+	OverheadNs        = "overhead_ns"   // the profiler at work on itself, by its own account
+	Inflation         = "inflation"     // traced step time over untraced
+	CorrectedBusyNs   = "corrected_busy_ns"
+	CorrectedLowNs    = "corrected_busy_low_ns"
+	CorrectedHighNs   = "corrected_busy_high_ns"
+	CorrectedIdleNs   = "corrected_idle_ns" // untraced step time less corrected busy
 )
 
 // TraceClock is a recording's axis: nanoseconds of the host, to which the
@@ -157,7 +160,7 @@ func TraceDefinitions() []Definition {
 	return []Definition{
 		ns(TracedStepNs, Lower), ns(BusyNs, Lower), ns(IdleNs, Lower), ns(HostLateNs, Lower), ns(InAPINs, Lower), ns(AfterAPINs, Lower), ns(UnlinkedNs, Lower),
 		ns(InGraphNs, Lower), ns(LateOverheadNs, Lower), ns(LateSyncNs, Lower), ns(LateFeedNs, Lower), ns(LateCallNs, Lower), ns(LateLibraryNs, Lower),
-		ns(LateRangeNs, Lower), ns(LateNothingNs, Lower),
+		ns(LateLibraryCallNs, Lower), ns(LateRangeNs, Lower), ns(LateNothingNs, Lower),
 		n(TraceKernelCount), n(TraceCopies), n(TraceLaunches), n(TraceGaps), n(ShortKernelCount), ns(OverheadNs, Lower),
 		{Name: Inflation, Unit: "ratio", Direction: None, Clock: TraceClock},
 		ns(CorrectedBusyNs, Lower), ns(CorrectedLowNs, Lower), ns(CorrectedHighNs, Lower), signed,

@@ -17,6 +17,10 @@ type HostLate struct {
 	UserNs     int64 // a range that the user named; a step alone is not one
 	PythonNs   int64 // an interpreter's frame, nothing more precise
 	NothingNs  int64 // nothing recorded
+
+	// OperatorCallNs is the part of CallNs inside an operator: calls that a
+	// library makes for itself.
+	OperatorCallNs int64
 }
 
 // SumNs is the sum of the parts.
@@ -33,6 +37,7 @@ func (h HostLate) add(o HostLate) HostLate {
 	h.UserNs += o.UserNs
 	h.PythonNs += o.PythonNs
 	h.NothingNs += o.NothingNs
+	h.OperatorCallNs += o.OperatorCallNs
 	return h
 }
 
@@ -49,6 +54,9 @@ const (
 	doingPython
 	doingNothing
 	doings = int(doingNothing) // that are recorded
+
+	// doingOperatorCall is doingCall while an operator is open.
+	doingOperatorCall doing = doingNothing + 1
 )
 
 func (h *HostLate) part(d doing) *int64 {
@@ -149,6 +157,9 @@ func sweep(edges []edge) activity {
 		if next > doingNothing { // IndexFunc's -1
 			next = doingNothing
 		}
+		if next == doingCall && open[doingOperator] > 0 {
+			next = doingOperatorCall
+		}
 		if next == now {
 			continue
 		}
@@ -173,8 +184,12 @@ func (x *Index) lateness(thread int32, w Window) HostLate {
 			return 1
 		})
 		for ; i < len(a) && a[i].FromNs < w.ToNs; i++ {
-			n := a[i].clip(w).Ns()
-			*h.part(a[i].doing) += n
+			n, d := a[i].clip(w).Ns(), a[i].doing
+			if d == doingOperatorCall {
+				h.OperatorCallNs += n
+				d = doingCall
+			}
+			*h.part(d) += n
 			rest -= n
 		}
 	}

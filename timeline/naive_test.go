@@ -38,6 +38,7 @@ type naive struct {
 	busy, idle, late, api, after, graph, unlinked, before, inside, end int64
 	doing                                                              map[string]int64
 	gaps                                                               int
+	operatorCall                                                       int64
 }
 
 // sweepNaive walks a window of the ops that belong.
@@ -141,7 +142,11 @@ func sweepNaive(t *timeline.Timeline, w timeline.Window, belongs func(timeline.O
 			}
 		case ns < call.StartNs:
 			n.late++
-			n.doing[naiveDoing(t, call.Thread, ns)]++
+			doing, nested := naiveDoing(t, call.Thread, ns)
+			n.doing[doing]++
+			if nested {
+				n.operatorCall++
+			}
 		case ns < call.EndNs:
 			n.api++
 		default:
@@ -151,9 +156,11 @@ func sweepNaive(t *timeline.Timeline, w timeline.Window, belongs func(timeline.O
 	return n
 }
 
-func naiveDoing(t *timeline.Timeline, thread int32, ns int64) string {
+// naiveDoing is what a thread does; nested says that it is a call inside an
+// operator.
+func naiveDoing(t *timeline.Timeline, thread int32, ns int64) (doing string, nested bool) {
 	if thread == timeline.None {
-		return "nothing" // who knows what an unknown thread did
+		return "nothing", false // who knows what an unknown thread did
 	}
 	in := map[string]bool{}
 	for _, c := range t.Calls {
@@ -176,10 +183,10 @@ func naiveDoing(t *timeline.Timeline, thread int32, ns int64) string {
 	}
 	for _, s := range []string{"overhead", "sync", "feed", "call", "operator", "user", "python"} {
 		if in[s] {
-			return s
+			return s, s == "call" && in["operator"]
 		}
 	}
-	return "nothing"
+	return "nothing", false
 }
 
 func parts(l timeline.HostLate) map[string]int64 {
@@ -248,7 +255,7 @@ func random(r *rand.Rand) *timeline.Timeline {
 }
 
 func TestSplitIsTheDefinitions(t *testing.T) {
-	idle, late := 0, 0
+	idle, late, operatorCalls := 0, 0, int64(0)
 	for seed := range uint64(4000) {
 		tl := random(rand.New(rand.NewPCG(seed, 1)))
 		x := timeline.NewIndex(tl)
@@ -280,6 +287,10 @@ func TestSplitIsTheDefinitions(t *testing.T) {
 					t.Fatalf("seed %d, %s, %v: late %v, want %v", seed, what, f.Window, p, n.doing)
 				}
 			}
+			if s.Late.OperatorCallNs != n.operatorCall {
+				t.Fatalf("seed %d, %s, %v: %d ns late in calls of an operator, want %d", seed, what, f.Window, s.Late.OperatorCallNs, n.operatorCall)
+			}
+			operatorCalls += s.Late.OperatorCallNs
 			if s.Late.SumNs() != s.HostLateNs || s.IdleNs() != f.IdleNs || f.BusyNs+f.IdleNs != f.SpanNs {
 				t.Fatalf("seed %d, %s: %+v does not add up", seed, what, f)
 			}
@@ -297,7 +308,7 @@ func TestSplitIsTheDefinitions(t *testing.T) {
 			}
 		}
 	}
-	if idle < 10000 || late < 5000 {
-		t.Errorf("the timelines hold %d gaps and %d reasons: too few to tell", idle, late)
+	if idle < 10000 || late < 5000 || operatorCalls < 1000 {
+		t.Errorf("the timelines hold %d gaps, %d reasons and %d ns in calls of operators: too few to tell", idle, late, operatorCalls)
 	}
 }

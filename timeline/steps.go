@@ -6,6 +6,10 @@ import (
 	"strings"
 )
 
+// LeadStep begins the names of annotated steps that a recording begins with and
+// whose figures do not count: until the host is ahead and the profiler ready.
+const LeadStep = "lead "
+
 // Step is one annotated step, as a device saw it. A step on the host and its
 // work on the device are not at the same time: Host is the annotation, GPU goes
 // from the first start to the last end of what was launched in it.

@@ -234,6 +234,10 @@ func (a *Device) choose(o Options, span timeline.Window) error {
 		a.Windows = merge(a.Windows)
 		a.host, a.Cycles = a.Windows, len(chosen)
 	default:
+		counted := slices.DeleteFunc(slices.Clone(a.Steps), func(s timeline.Step) bool { return strings.HasPrefix(s.Name, timeline.LeadStep) })
+		if len(counted) > 0 {
+			a.Steps = counted
+		}
 		if w, ok := timeline.StepsWindow(a.Steps); ok {
 			a.Over, a.host = OverSteps, []timeline.Window{w}
 			a.Windows, a.Cycles = []timeline.Window{w}, len(a.Steps)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tech-renaissance/trbench/results"
 )
 
 // TestAnalyzePublicTraces runs the command on the public traces that
@@ -88,6 +90,41 @@ func TestAnalyzeDamagedPublicTraces(t *testing.T) {
 		// Where it is still JSON a key has become another.
 		if code, text := ops(garbled); code == exitOK && !json.Valid(garbled) {
 			t.Errorf("garbled at %d: exit %d\n%s", cut, code, text)
+		}
+	}
+}
+
+// What analyze says of a committed timeline is what its record says: the steps
+// that count there are those that count here.
+func TestAnalyzeAgreesWithTheRecord(t *testing.T) {
+	dir := filepath.Join("..", "..", "results", "2026-11-30-h200", "traces")
+	for _, name := range []string{"resnet18-cifar-16-amp", "resnet50-1-amp", "resnet50-16-amp", "resnet50-64-amp", "resnet50-256-amp"} {
+		r, err := results.ReadFile(filepath.Join(dir, name+".json.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Cells[0].Configurations {
+			code, stdout, stderr := invoke(t, t.Context(), Engine{}, dir, "analyze", "--json", c.Trace.File)
+			var got map[string]any
+			if err := json.Unmarshal([]byte(stdout), &got); code != exitOK || err != nil {
+				t.Fatalf("%s: exit %d, %v, %s", c.Trace.File, code, err, stderr)
+			}
+			for metric, field := range map[string]string{
+				results.TracedStepNs: "window_span_ns", results.BusyNs: "window_busy_ns", results.IdleNs: "window_idle_ns", results.HostLateNs: "window_host_late_ns",
+				results.InAPINs: "window_in_api_ns", results.AfterAPINs: "window_after_api_ns", results.InGraphNs: "window_in_graph_ns", results.UnlinkedNs: "window_unlinked_ns",
+				results.LateCallNs: "window_host_late_call_ns", results.LateLibraryNs: "window_host_late_operator_ns", results.LateFeedNs: "window_host_late_feed_ns",
+			} {
+				sum := 0.0
+				for _, s := range c.Trace.Metric(metric).Samples {
+					sum += s.Value
+				}
+				if got[field] != sum {
+					t.Errorf("%s: %s is %v, and the record's steps have %.0f", c.Trace.File, field, got[field], sum)
+				}
+			}
+			if n := got["window_steps"]; n != float64(c.Trace.Steps) {
+				t.Errorf("%s: %v steps, want %d", c.Trace.File, n, c.Trace.Steps)
+			}
 		}
 	}
 }

@@ -165,9 +165,11 @@ run() {
 }
 
 # sanitize runs every tool on both kernel sets; what libraries report is listed.
+# TUNE is what --tune is given.
 sanitize() {
 	prepare
 	local log=$out/sanitize.log summary=$out/sanitize.txt tool set rc limit=${LIMIT:-570} left
+	local MOST=${MOST:-60} # seconds a tool may take on a kernel set
 	: >"$log"
 	: >"$summary"
 	for tool in memcheck racecheck initcheck; do
@@ -179,8 +181,8 @@ sanitize() {
 			fi
 			printf '\n===== %s %s\n' "$tool" "$set" >>"$log"
 			rc=0
-			timeout "$left" compute-sanitizer --tool "$tool" --print-limit 20 --error-exitcode 9 "$gpu/trbench" run \
-				--device=cuda --kernels="$set" --workload=golden-tiny --batch=2 --precision=amp --mode=eager,graph,step \
+			timeout "$((left < MOST ? left : MOST))" compute-sanitizer --tool "$tool" --target-processes all --print-limit 20 --error-exitcode 9 "$gpu/trbench" run \
+				--device=cuda --kernels="$set" --tune="${TUNE:-rule}" --workload=golden-tiny --batch=2 --precision=amp --mode=eager,graph,step \
 				--processes=1 --steps=1 --blocks=1 --warmup=0 --out="$out/.sanitize/" >"$out/.part" 2>&1 || rc=$?
 			cat "$out/.part" >>"$log"
 			echo "$tool $set: rc $rc, $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out/.part" | tail -1)" >>"$summary"

@@ -272,7 +272,7 @@ func (s *stand) contests(lib *dl.Library) ([]contest, error) {
 		{"kernel, one parameter", 10, 100, 60, s.drained(one, stream), c(lib, "floor_kernel", uintptr(burn), uintptr(stream), params)},
 		{"kernel, no parameter, not drained", 1, 1000, 30, s.drained(s.empty[0], stream), c(lib, "floor_kernel", uintptr(empty), uintptr(stream), 0)},
 	}
-	for _, g := range []struct{ nodes, bursts, burst, pairs int }{{1, 50, 20, 40}, {10, 50, 20, 40}, {300, 100, 10, 12}, {10, 1, 1000, 12}} {
+	for _, g := range []struct{ nodes, bursts, burst, pairs int }{{1, 50, 20, 40}, {10, 50, 20, 40}, {300, 100, 10, 48}, {10, 1, 1000, 12}} {
 		exec, err := s.prepareChain(g.nodes)
 		if err != nil {
 			return nil, err

@@ -47,6 +47,8 @@ type Schedule struct {
 	AfterBlock func() []results.Reading
 	// Tracing, if it has steps, records each configuration in the end.
 	Tracing Tracing
+	// Phases, if set, are told what the time goes to.
+	Phases *Phases
 }
 
 // LeastBlocks are timed whatever the budget says: one order and its reverse.
@@ -104,6 +106,7 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 		m.executors[i] = x
 		m.out.Configurations[i] = results.Configuration{Key: k}
 	}
+	p.Phases.Begin(results.PhaseWarmUp)
 	for i, k := range keys {
 		m.phase("warm up " + k.String())
 		shown := m.show("warm_up", i, 0)
@@ -136,6 +139,7 @@ func (m *measurement) underLoad() error {
 		return nil
 	}
 	m.phase("read the machine under load")
+	m.plan.Phases.Begin(results.PhaseUnderLoad)
 	x := m.executors[len(m.executors)-1]
 	if err := m.start(x); err != nil {
 		return err
@@ -263,12 +267,14 @@ func (m *measurement) start(x Executor) error {
 // single ones, then what the device can tell of the overhead.
 func (m *measurement) block(i int, t Taken) error {
 	x := m.executors[i]
+	m.plan.Phases.Begin(results.PhaseRestore)
 	if err := m.start(x); err != nil {
 		return err
 	}
 	if err := m.timed(i, x, &t); err != nil {
 		return err
 	}
+	m.plan.Phases.Begin(results.PhaseRestore)
 	if m.plan.AfterBlock != nil {
 		m.readings[i] = append(m.readings[i], m.plan.AfterBlock()...)
 	}
@@ -296,9 +302,11 @@ func spreads(readings []results.Reading) []results.Spread {
 
 func (m *measurement) timed(i int, x Executor, t *Taken) error {
 	defer quietGC()()
+	m.plan.Phases.Begin(results.PhaseBlocks)
 	if err := m.backToBack(x, t); err != nil {
 		return err
 	}
+	m.plan.Phases.Begin(results.PhaseSingleSteps)
 	for range m.plan.Single {
 		if err := m.ctx.Err(); err != nil {
 			return err
@@ -383,6 +391,7 @@ func (m *measurement) overhead(i int, x Executor, t *Taken) error {
 		m.absent(i, results.LaunchOverheadNs, "the device has no events to measure it with")
 		return nil
 	}
+	m.plan.Phases.Begin(results.PhaseLaunchOverhead)
 	if err := m.start(x); err != nil {
 		return err
 	}

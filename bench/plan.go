@@ -64,6 +64,8 @@ type CellRequest struct {
 	TraceFiles []string `json:"trace_files,omitempty"`
 	// Tool, if there is one, is shown what is done.
 	Tool *nvtx.Client `json:"-"`
+	// Phases, if set, are told what the replicate's time goes to.
+	Phases *Phases `json:"-"`
 }
 
 // Request is a replicate of the plan's i-th cell. Folders in the plan are

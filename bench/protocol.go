@@ -63,7 +63,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, run RunCell) error 
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		cell, err := run(ctx, req)
+		cell, err := phased(run, System())(ctx, req)
 		done <- outcome{cell, err}
 	}()
 	var got outcome

@@ -111,7 +111,7 @@ func TestServeSaysWhatEndedIt(t *testing.T) {
 	go func() { _, _ = hold.Write([]byte("{}")) }()
 	err := Serve(ctx, in, &out, run)
 	_ = hold.Close()
-	if want := `{"failure":"the worker process was told to end: terminated signal received"}` + "\n"; err != nil || out.String() != want {
+	if want := `{"phase":"open device "}` + "\n" + `{"failure":"the worker process was told to end: terminated signal received"}` + "\n"; err != nil || out.String() != want {
 		t.Errorf("said %q (%v), want %q", out.String(), err, want)
 	}
 }

@@ -177,7 +177,14 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	}
 	req := r.Plan.Request(i, process, r.Dir)
 	req.Time = r.share(i, process)
-	req.Events = r.watch.replicate(i, process)
+	told := r.watch.replicate(i, process)
+	spoke := time.Duration(-1) // when it said its first word; below 0 for not yet
+	req.Events = func(e Event) {
+		if spoke < 0 {
+			spoke = r.Clock.Now()
+		}
+		told(e)
+	}
 	if r.TraceFiles != nil && process == 0 && req.TraceSteps > 0 {
 		req.TraceFiles = r.TraceFiles(req)
 	}
@@ -192,7 +199,8 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	}
 	begin := r.Clock.Now()
 	got, err := r.Replicate(ctx, req)
-	p.Ns, p.PID = (r.Clock.Now() - begin).Nanoseconds(), got.PID
+	took := r.Clock.Now() - begin
+	p.Ns, p.PID = took.Nanoseconds(), got.PID
 	var d *DisagreementError
 	switch {
 	case ctx.Err() != nil:
@@ -210,6 +218,7 @@ func (r *Run) replicate(ctx context.Context, i, process int) (bool, error) {
 	p.Blocks = blocksOf(got.Cell)
 	for _, own := range got.Cell.Processes {
 		p.Readings = own.Readings
+		p.Phases = aroundPhases(own.Phases, max(spoke-begin, 0), took)
 	}
 	Merge(c, got.Cell, p)
 	c.Key = r.Plan.Cells[i]

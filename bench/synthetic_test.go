@@ -45,7 +45,7 @@ func (w *synthetic) replicate(ctx context.Context, req CellRequest) (Replicate, 
 	s := &syntheticSession{world: w, process: req.Process, made: map[results.ConfigurationKey]Executor{}}
 	m, err := Measure(ctx, s, req.Configurations, Schedule{
 		Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
-		Order: req.Order, Images: req.Cell.Batch, Process: req.Process, Clock: w.clock, Deadline: deadline(w.clock, req.Time),
+		Order: req.Order, Images: req.Cell.Batch, Process: req.Process, Clock: w.clock, Deadline: deadline(w.clock, req.Time), Phases: req.Phases,
 	}, req.Events)
 	if err != nil {
 		return Replicate{}, err

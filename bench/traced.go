@@ -50,6 +50,7 @@ func (m *measurement) trace() error {
 	if m.plan.Tracing.Steps == 0 {
 		return nil
 	}
+	m.plan.Phases.Begin(results.PhaseTrace)
 	calibrated := false
 	var calibration *results.TraceCalibration
 	var broken error

@@ -272,3 +272,40 @@ func TestPlansAreBounded(t *testing.T) {
 		t.Errorf("%d rows, %q", len(s.Grid.Rows), s.Lines)
 	}
 }
+
+// A process's phases are columns, in the order of what is done; those that some
+// processes lack stand where the others have them.
+func TestPhases(t *testing.T) {
+	r := record("cuda", 1, 4)
+	r.Cells[0].Processes = []results.Process{
+		{Index: 0, Ns: 9e9, Phases: []results.ProcessPhase{{Phase: "start", Ns: 1e9}, {Phase: "build", Ns: 2e9}, {Phase: "tuning", Ns: 3e9}, {Phase: "end", Ns: 3e9}}},
+		{Index: 1, Ns: 3e9, Phases: []results.ProcessPhase{{Phase: "start", Ns: 1e9}, {Phase: "build", Ns: 1500}, {Phase: "trace", Ns: 0}, {Phase: "end", Ns: 1e9}}},
+	}
+	r.Cells[1].Processes = []results.Process{{Index: 0, Ns: 5}} // an older record's
+	var b strings.Builder
+	told, err := Phases(&b, []Named{{Name: "r.json", Record: r}})
+	if err != nil || !told {
+		t.Fatal(told, err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(b.String()) {
+		rows = append(rows, strings.Fields(line))
+	}
+	for i, want := range map[int]string{
+		0: "workload batch gpus process took start build trace tuning end",
+		2: "resnet20-cifar 1 1 0 9.00 s 1.00 s 2.00 s - 3.00 s 3.00 s",
+		3: "resnet20-cifar 1 1 1 3.00 s 1.00 s 1.50 us 0 ns - 1.00 s",
+	} {
+		if got := strings.Join(rows[i], " "); got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+	if len(rows) != 5 || !strings.HasPrefix(strings.Join(rows[4], " "), "Wall time by the host's clock.") {
+		t.Errorf("%d lines:\n%s", len(rows), b.String())
+	}
+	b.Reset()
+	r.Cells[0].Processes = nil
+	if told, err := Phases(&b, []Named{{Name: "r.json", Record: r}}); told || err != nil || b.Len() > 0 {
+		t.Errorf("of nothing: %v, %v, %q", told, err, b.String())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func (s sources) details() []Section {
 		s.readings("Calibration", "What this machine takes for known small things.", func(e results.Environment) []results.Reading { return e.Calibration }),
 		s.readings("Readings", "What changes from minute to minute, as the run found it.", func(e results.Environment) []results.Reading { return e.Readings }),
 		s.moments(), s.underLoad(),
-		s.verification(), s.prepared(), s.tuning(), s.plans(), s.replication(), s.runs(),
+		s.verification(), s.prepared(), s.tuning(), s.plans(), s.replication(), s.phases(), s.runs(),
 	} {
 		if len(t.Grid.Rows) > 0 {
 			out = append(out, t)
@@ -377,6 +378,64 @@ func (s sources) replication() Section {
 		}
 	}
 	return Section{"Processes", g, []string{"A replicate is a process. Took: wall time, verification and warm-up included. Load: the machine's load average when it began."}}
+}
+
+// phases are where the wall time of each process went, a column a phase.
+func (s sources) phases() Section {
+	g, cols := s.comparison("process", "took")
+	g.Left = len(g.Header) - 2
+	var names []string
+	for cell := range s.cells {
+		for _, p := range cell.Processes {
+			names = merged(names, p.Phases)
+		}
+	}
+	for _, n := range names {
+		g.Header = append(g.Header, strings.ReplaceAll(plain(n), "_", " "))
+	}
+	for cell, src := range s.cells {
+		for _, p := range cell.Processes {
+			if len(p.Phases) == 0 {
+				continue // of a record before 1.3, or failed
+			}
+			line := append(keys(src, cell, cols), strconv.Itoa(p.Index), Duration(float64(p.Ns)))
+			for _, n := range names {
+				text := "-"
+				if i := slices.IndexFunc(p.Phases, func(have results.ProcessPhase) bool { return have.Phase == n }); i >= 0 {
+					text = Duration(float64(p.Phases[i].Ns))
+				}
+				line = append(line, text)
+			}
+			g.Rows = append(g.Rows, line)
+		}
+	}
+	return Section{"Where a process's time went", g, []string{
+		"Wall time by the host's clock. Timed are blocks and single steps; verify has the capture of all graphs in it, build of a cell's first process the choice of library plans, restore the readings and the garbage collection beside each block."}}
+}
+
+// merged adds phases to those of other processes, each behind the one that it
+// came behind.
+func merged(names []string, phases []results.ProcessPhase) []string {
+	at := 0
+	for _, p := range phases {
+		if i := slices.Index(names, p.Phase); i >= 0 {
+			at = i + 1
+			continue
+		}
+		names = slices.Insert(names, at, p.Phase)
+		at++
+	}
+	return names
+}
+
+// Phases writes where the wall time of each process went, a process a line. It
+// reports false, and writes nothing, where no record says.
+func Phases(w io.Writer, records []Named) (bool, error) {
+	t := gather(records).phases()
+	if len(t.Grid.Rows) == 0 {
+		return false, nil
+	}
+	return true, writeSections(w, []Section{t}, false)
 }
 
 // runs is how each record was made.

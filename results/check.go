@@ -166,6 +166,11 @@ func checkProcesses(list []Process) error {
 			return fmt.Errorf("has process %d twice", p.Index)
 		}
 		seen[p.Index] = true
+		for _, phase := range p.Phases {
+			if err := checkCounts(count{fmt.Sprintf("phase %s of process %d", phase.Phase, p.Index), phase.Ns, noLimit}); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

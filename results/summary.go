@@ -85,7 +85,10 @@ type Process struct {
 	// Failure ends with the end of the worker's stderr.
 	Failure string `json:"failure"`
 	Ns      int64  `json:"ns"` // wall time
-	PID     int    `json:"pid"`
+	// Phases are where Ns went, by the host's clock, in the order of their first
+	// begin; empty in records before 1.3 and of a process that failed.
+	Phases []ProcessPhase `json:"phases,omitempty"`
+	PID    int            `json:"pid"`
 	// Blocks is how many blocks of each configuration it timed.
 	Blocks int `json:"blocks"`
 	// Load1 is the machine's load average when it began.
@@ -94,6 +97,33 @@ type Process struct {
 	// configuration ran, after all that was timed.
 	Readings []Reading `json:"readings,omitempty"`
 }
+
+// ProcessPhase is a part of a replicate's wall time. What comes in turns, such as
+// the blocks of all configurations, is added up. Start and end are the parent's
+// measure of the process, the phases between are the process's own.
+type ProcessPhase struct {
+	Phase string `json:"phase"`
+	Ns    int64  `json:"ns"`
+}
+
+// Phases of a replicate's process. A reader may meet others.
+const (
+	PhaseStart            = "start"             // from the decision to start it to its first word
+	PhaseOpenDevice       = "open_device"       // libraries, driver, arenas
+	PhaseTuning           = "tuning"            // timing of ways to run the operators, in a cell's first process
+	PhaseBuild            = "build"             // the workload; in a cell's first process library plans are chosen
+	PhasePrepareOperators = "prepare_operators" // weights, every operator, the first snapshot
+	PhaseVerify           = "verify"            // the check of bits, which captures the graphs
+	PhaseWarmUp           = "warm_up"           // of configurations, not of operators
+	PhaseRestore          = "restore"           // before each block: collect garbage, restore the snapshot; readings after it
+	PhaseBlocks           = "blocks"            // timed steps, back to back
+	PhaseSingleSteps      = "single_steps"      // timed steps, one by one
+	PhaseLaunchOverhead   = "launch_overhead"
+	PhaseUnderLoad        = "under_load" // the machine is read while steps run
+	PhaseTrace            = "trace"
+	PhaseClose            = "close" // graphs and device are released
+	PhaseEnd              = "end"   // from its last word to the end of the process
+)
 
 // Warmup is how a configuration was warmed up in one process.
 type Warmup struct {

@@ -21,6 +21,7 @@ type reportOptions struct {
 	html   string
 	asked  bool // for a page
 	format names
+	phases bool
 }
 
 func newReportCmd(env *Env) *cobra.Command {
@@ -51,12 +52,14 @@ least 4 on either side.`,
 		Example: `  trbench report base.json head.json
   trbench report base.json --format=gobench
   trbench report base.json head.json --out=page --format=markdown,plots
-  trbench report base.json --html=page.html`,
+  trbench report base.json --html=page.html
+  trbench report base.json --phases`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.out, "out", "", "folder for the report (default: a table on stdout)")
 	f.StringVar(&o.html, "html", "", "write a page for a browser to this file")
 	f.Var(&o.format, "format", strings.Join(report.Formats(), ", ")+" (default all with --out, else table)")
+	f.BoolVar(&o.phases, "phases", false, "print where the wall time of each process went, in place of the figures; a page has it as well")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.asked = cmd.Flags().Changed("html")
 		return o.run(args)
@@ -67,6 +70,9 @@ least 4 on either side.`,
 func (o *reportOptions) run(files []string) error {
 	if o.asked && o.html == "" {
 		return errNoPageName()
+	}
+	if o.phases && (o.asked || o.out != "" || o.format.values != nil) {
+		return &bench.InputError{Name: "--phases", Reason: "is a table on stdout, so it cannot be used with --out, --html or --format", Hint: "drop them, or --phases: a page has the table"}
 	}
 	if len(files) == 0 {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
@@ -84,6 +90,9 @@ func (o *reportOptions) run(files []string) error {
 	}
 	if err := comparable(records); err != nil {
 		return err
+	}
+	if o.phases {
+		return o.printPhases(records)
 	}
 	if o.html != "" {
 		if err := o.env.writePage(o.env.Stdout, o.html, records, page.Extra{}); err != nil {
@@ -183,6 +192,15 @@ func comparable(records []report.Named) error {
 		}
 	}
 	return nil
+}
+
+// printPhases says where processes' time went, if any record knows.
+func (o *reportOptions) printPhases(records []report.Named) error {
+	told, err := report.Phases(o.env.Stdout, records)
+	if err == nil && !told {
+		return &bench.InputError{Name: "--phases", Reason: "has nothing to print: no process of these records says where its time went; records have it from 1.3 on"}
+	}
+	return err
 }
 
 // print writes one text format to stdout.

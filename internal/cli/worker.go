@@ -36,6 +36,6 @@ func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (bench.Rep
 	if env.Program != "" {
 		return bench.Command{Path: env.Program, Args: append([]string{env.Name, workerName}, env.GPULibraries.words()...), Dir: env.WorkDir}.Run(ctx, req)
 	}
-	cell, err := env.Engine.RunCell(ctx, req)
+	cell, err := bench.Here(ctx, req, env.Engine.RunCell)
 	return bench.Replicate{Cell: cell, PID: os.Getpid()}, err
 }

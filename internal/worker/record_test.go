@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/internal/device"
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
 	"github.com/tech-renaissance/trbench/results"
@@ -298,5 +301,32 @@ func TestEveryGradientIsChecked(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Of a replicate's time every part is told, in the order of what is done.
+func TestPhases(t *testing.T) {
+	req := request(1, key("eager/event/device"), key("graph/event/device"))
+	req.TraceSteps = 2
+	req.Machine = func() []results.Reading { return nil }
+	dev := cpu.New(cpu.Options{})
+	begin := time.Now()
+	cell, err := bench.Here(t.Context(), req, func(ctx context.Context, req bench.CellRequest) (*results.Cell, error) { return RunCell(ctx, dev, req) })
+	took := time.Since(begin)
+	must(t, err)
+	var names []string
+	sum := time.Duration(0)
+	for _, p := range cell.Processes[0].Phases {
+		names, sum = append(names, p.Phase), sum+time.Duration(p.Ns)
+		if p.Ns <= 0 && p.Phase != results.PhaseOpenDevice {
+			t.Errorf("%s took %d ns", p.Phase, p.Ns)
+		}
+	}
+	const want = "open_device build prepare_operators verify warm_up restore blocks single_steps under_load trace close"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("phases %s, want %s", got, want)
+	}
+	if sum > took {
+		t.Errorf("phases sum up to %v of %v", sum, took)
 	}
 }

@@ -34,7 +34,10 @@ func RunCell(ctx context.Context, dev device.Device, req bench.CellRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() {
+		req.Phases.Begin(results.PhaseClose)
+		err = errors.Join(err, s.Close())
+	}()
 	images, _ := s.w.Shape(s.opts.Timed)
 	measured, err := bench.Measure(ctx, s.Bench(), req.Configurations, schedule(req, clock, images*s.w.Spec.Ranks), req.Events)
 	if err != nil {
@@ -68,6 +71,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 	if len(req.Configurations) == 0 {
 		return nil, none, errors.New("the request names no configuration")
 	}
+	req.Phases.Begin(results.PhaseBuild)
 	progress("build " + req.Cell.Workload)
 	if chooser, ok := dev.(device.Chooser); ok {
 		if err := chooser.SetPlans(req.Plans); err != nil {
@@ -77,6 +81,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 	if err := settleTuning(ctx, dev, req, progress); err != nil {
 		return nil, none, err
 	}
+	req.Phases.Begin(results.PhaseBuild)
 	shown := req.Tool.Start("build", nvtx.Phase.Look())
 	w, err := device.NewWorkload(dev, bench.Spec(req.Cell), nil)
 	shown.End()
@@ -96,7 +101,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 	}
 	progress("prepare operators")
 	shown = req.Tool.Start("prepare_operators", nvtx.Phase.Look())
-	s, err = Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool, Inject: req.Inject})
+	s, err = Open(dev, w, Options{Variants: variants, Timed: variant, Seed: req.Seed, Source: source, Context: ctx, Tool: req.Tool, Inject: req.Inject, Phases: req.Phases})
 	shown.End()
 	if err != nil {
 		return nil, none, err
@@ -112,6 +117,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 		steps = QuickVerifySteps
 	}
 	progress(fmt.Sprintf("check that %d configurations agree", len(req.Configurations)))
+	req.Phases.Begin(results.PhaseVerify)
 	shown = req.Tool.StartInt("verify", nvtx.Phase.Look(), int64(steps))
 	verify, err = s.Check(ctx, req.Configurations, steps)
 	shown.End()
@@ -129,7 +135,7 @@ func openCell(ctx context.Context, dev device.Device, req bench.CellRequest) (s 
 func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedule {
 	return bench.Schedule{Steps: req.Steps, Blocks: req.Blocks, Single: req.Single, Warmup: req.Warmup, WarmupCap: req.WarmupCap,
 		Order: req.Order, Images: images, Process: req.Process, Clock: clock, Deadline: req.Time, Machine: req.Machine, AfterBlock: req.AfterBlock,
-		Tool: req.Tool, Tracing: tracing(req)}
+		Tool: req.Tool, Tracing: tracing(req), Phases: req.Phases}
 }
 
 // cell describes what was run.

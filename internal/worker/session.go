@@ -41,6 +41,8 @@ type Options struct {
 	Tool *nvtx.Client
 	// Inject slows a sub-graph of the eager and graph configurations; nil none.
 	Inject *results.Injection
+	// Phases, if set, are told what opening takes.
+	Phases *bench.Phases
 }
 
 // graceAfterCancel is how long a cancelled session waits for its ranks.
@@ -104,6 +106,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 		}
 		o.Feeder = func(rank int) walk.Feeder { return sourceFeeder(w, o.Source, rank) }
 	}
+	o.Phases.Begin(results.PhaseOpenDevice)
 	g, err := dev.Open(w)
 	if err != nil {
 		return nil, fmt.Errorf("open device %s for %s batch %d on %d ranks: %w", dev.Name(), w.Spec.Model, w.Spec.Batch, w.Spec.Ranks, err)
@@ -129,6 +132,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	o.Phases.Begin(results.PhasePrepareOperators)
 	for i := range n {
 		s.feeders[i] = s.feeding(i, o.Feeder(i))
 	}

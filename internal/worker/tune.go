@@ -49,6 +49,7 @@ func settleTuning(ctx context.Context, dev device.Device, req bench.CellRequest,
 		why = fmt.Sprintf("with less than %v for a process", tuneFrom)
 	}
 	if req.Tune == bench.TuneAuto && why == "" {
+		req.Phases.Begin(results.PhaseTuning)
 		t := &tuning{ctx: ctx, dev: dev, tuner: tuner, req: req, progress: progress, clock: bench.System()}
 		return t.choose()
 	}

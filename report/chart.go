@@ -40,6 +40,9 @@ type LineChart struct {
 	Y      ChartAxis    `json:"y"`
 	Series []LineSeries `json:"series"`
 	Rules  []ChartRule  `json:"rules"`
+	// Marks are places on the x axis, Bands ranges of it, each with a word.
+	Marks []ChartMark `json:"marks,omitempty"`
+	Bands []ChartBand `json:"bands,omitempty"`
 }
 
 // ChartAxis is the range in which all values lie, and round places in it.
@@ -65,7 +68,11 @@ type LineSeries struct {
 	// of lines that lie on each other stand side by side.
 	Shift float64 `json:"shift"`
 	// Bare lines were not measured; they have neither glyphs nor intervals.
-	Bare   bool         `json:"bare"`
+	Bare bool `json:"bare"`
+	// Level says that a bare line is a mean of what was measured; Small that
+	// there are too many points for glyphs to be told apart.
+	Level  bool         `json:"level,omitempty"`
+	Small  bool         `json:"small,omitempty"`
 	Points []ChartPoint `json:"points"`
 }
 
@@ -84,6 +91,21 @@ type ChartPoint struct {
 // ChartRule is a level to compare with.
 type ChartRule struct {
 	Y    float64 `json:"y"`
+	Text string  `json:"text"`
+}
+
+// ChartMark is where something changed.
+type ChartMark struct {
+	X    float64 `json:"x"`
+	Text string  `json:"text"`
+	// Quiet says that nobody has to look at it.
+	Quiet bool `json:"quiet"`
+}
+
+// ChartBand is a range of the x axis that is not like the rest.
+type ChartBand struct {
+	From float64 `json:"from"`
+	To   float64 `json:"to"`
 	Text string  `json:"text"`
 }
 
@@ -164,10 +186,13 @@ func lineChart(subtitle []string, l lines) Chart {
 		table.Header[1] = "batch"
 	}
 	for _, s := range l.series {
-		c := LineSeries{Label: s.label, Look: lookIndex(s.look.color), Shift: float64(s.shift), Bare: s.bare}
+		c := LineSeries{Label: s.label, Look: lookIndex(s.look.color), Shift: float64(s.shift), Bare: s.bare, Level: s.level, Small: s.small}
 		for _, q := range s.points {
 			p := ChartPoint{X: q.x, Y: q.y, Low: known(q.low), High: known(q.high), XText: tickText(q.x), Text: fine(q.y)}
 			row := []string{p.XText, s.label, fine(q.y), "-", "-", "-"}
+			if q.text != "" {
+				p.XText += ", " + q.text
+			}
 			if p.Low != nil && p.High != nil {
 				row[3], row[4] = fine(q.low), fine(q.high)
 				p.Text += " (" + row[3] + ".." + row[4] + ")"
@@ -183,6 +208,12 @@ func lineChart(subtitle []string, l lines) Chart {
 	}
 	for _, r := range l.rules {
 		out.Rules = append(out.Rules, ChartRule{r.y, r.text})
+	}
+	for _, m := range l.marks {
+		out.Marks = append(out.Marks, ChartMark{m.x, m.text, m.quiet})
+	}
+	for _, b := range l.bands {
+		out.Bands = append(out.Bands, ChartBand{b.from, b.to, b.text})
 	}
 	slices.SortStableFunc(table.Rows, func(a, b []string) int {
 		x, _ := strconv.ParseFloat(a[0], 64)

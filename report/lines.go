@@ -38,10 +38,11 @@ func looks() [maxLines]look {
 }
 
 // point is a value with its interval; without one, low and high are NaN.
-// of is the figure in base units.
+// of is the figure in base units; text is what x is called beside its number.
 type point struct {
 	x, y, low, high float64
 	of              figure
+	text            string
 }
 
 func pointOf(x float64, f figure, by float64) point {
@@ -63,6 +64,9 @@ type series struct {
 	// bare draws neither glyphs nor intervals, for lines that were not
 	// measured.
 	bare bool
+	// level says that a bare line is a mean of what was measured; small that
+	// glyphs have no room.
+	level, small bool
 }
 
 func (s series) Plot(c draw.Canvas, p *plot.Plot) {
@@ -89,6 +93,9 @@ func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 				c.StrokeLines(style, l)
 			}
 		}
+	}
+	if s.small {
+		return
 	}
 	for _, at := range line {
 		if body := bodyOf(s.look.glyph); body != nil {
@@ -193,6 +200,7 @@ type lines struct {
 	series       []series
 	rules        []rule
 	marks        []mark
+	bands        []band
 }
 
 // leaves tells whether an interval goes on out of the picture.
@@ -252,6 +260,9 @@ func (l lines) draw(c draw.Canvas) {
 	l.x(area.Size().X - 40).apply(&p.X)
 	l.y.apply(&p.Y)
 	p.X.Label.Text = unkerned(l.xTitle)
+	for _, b := range l.bands {
+		p.Add(b)
+	}
 	p.Add(grid{x: true, y: true})
 	for _, r := range l.rules {
 		p.Add(r)

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"slices"
 
@@ -20,10 +19,12 @@ const leastTrend = 1.04
 // maxTrendGlyphs is up to how many nights each has a glyph of its own.
 const maxTrendGlyphs = 150
 
-// Trend is a picture of a row over nights, with its change points and the mean
-// of each level. What about has beside the row stands below the title. A series
-// without a value that can be drawn is none; why says so.
-func Trend(s results.Series, changes []results.ChangePoint, about About) (p Picture, why string) {
+// Trend is a picture of a row over nights: its change points, each with what was
+// said of it, the mean of each level, and the last nights, which are provisional.
+// What about has beside the row stands below the title. A series without a value
+// that can be drawn is none; why says so. A change's index may lie before the
+// series, where only its last nights are handed in.
+func Trend(s results.Series, changes []results.Change, about About) (p Picture, why string) {
 	by := unit{"", 1}
 	var values []float64
 	left := 0
@@ -43,14 +44,15 @@ func Trend(s results.Series, changes []results.ChangePoint, about About) (p Pict
 	var nights []point
 	for i, q := range s.Points {
 		if drawable(q.Value) {
-			nights = append(nights, pointOf(nightOf(s, i), figure{value: q.Value}, by.by))
+			at := pointOf(nightOf(s, i), figure{value: q.Value}, by.by)
+			at.text = dayOf(q)
+			nights = append(nights, at)
 		}
 	}
 	p = about.picture("trend", plain(s.Row.Metric)+" over nights")
-	first, last := s.Points[0].Created, s.Points[len(s.Points)-1].Created
 	p.Subtitle = append([]string{plain(s.Row.String()),
 		fmt.Sprintf("%s, %s to %s. Each the median over processes; the line is the mean between change points.",
-			countWord(len(s.Points), "night"), first.UTC().Format("2006-01-02"), last.UTC().Format("2006-01-02"))}, p.Subtitle...)
+			countWord(len(s.Points), "night"), dayOf(s.Points[0]), dayOf(s.Points[len(s.Points)-1]))}, p.Subtitle...)
 	if left > 0 {
 		p.undrawn(left, "night")
 	}
@@ -69,15 +71,35 @@ func Trend(s results.Series, changes []results.ChangePoint, about About) (p Pict
 		y: logAxis(all, leastTrend),
 	}
 	l.series = []series{
-		{label: "mean", look: look{color: looks[0].color}, bare: true, points: levels(s, changes, by.by)},
-		{label: "nights", look: look{color: looks[2].color, glyph: draw.CircleGlyph{}}, points: nights, bare: len(nights) > maxTrendGlyphs},
+		{label: "mean", look: look{color: looks[0].color}, bare: true, level: true, points: levels(s, changes, by.by)},
+		{label: "nights", look: look{color: looks[2].color, glyph: draw.CircleGlyph{}}, points: nights, small: len(nights) > maxTrendGlyphs},
 	}
 	for _, c := range changes {
-		l.marks = append(l.marks, mark{x: nightOf(s, c.Index) - .5, text: changeText(c)})
+		if c.Index > 0 {
+			l.marks = append(l.marks, mark{x: nightOf(s, c.Index) - .5, text: changeText(c), quiet: !c.Unheeded()})
+		}
 	}
+	l.bands = []band{{from: nightOf(s, max(0, len(s.Points)-results.Tail)) - .5, to: nightOf(s, len(s.Points)-1) + .5, text: "provisional"}}
 	p.set(l)
+	asData := p.chart
+	p.chart = func() Chart {
+		c := asData()
+		c.Table = trendTable(s, by, title)
+		return c
+	}
 	return p, ""
 }
+
+// trendTable has the nights, the last one first.
+func trendTable(s results.Series, by unit, title string) Grid {
+	g := Grid{Header: []string{"night", "date", title}, Left: 0}
+	for i, q := range slices.Backward(s.Points) {
+		g.Rows = append(g.Rows, []string{tickText(nightOf(s, i)), dayOf(q), fine(q.Value / by.by)})
+	}
+	return g
+}
+
+func dayOf(q results.Point) string { return q.Created.UTC().Format("2006-01-02") }
 
 func countWord(n int, what string) string {
 	if n == 1 {
@@ -95,34 +117,53 @@ func nightOf(s results.Series, i int) float64 {
 	return float64(i + 1)
 }
 
-func changeText(c results.ChangePoint) string {
+// changeText names a change point; a ? stands behind one that the next nights
+// may take back.
+func changeText(c results.Change) string {
 	text := fmt.Sprintf("%s %s", plain(c.ID), changeOf(c.After/c.Before))
-	if c.Provisional {
+	switch c.State {
+	case results.Provisional:
 		text += "?"
+	case results.Acknowledged:
+		text += " acknowledged"
+	case results.Expired:
+		text += " no longer acknowledged"
 	}
 	return text
 }
 
 // levels is the mean between change points, as steps.
-func levels(s results.Series, changes []results.ChangePoint, by float64) []point {
+func levels(s results.Series, changes []results.Change, by float64) []point {
 	at := func(x, y float64) point {
 		return point{x: x, y: y / by, low: math.NaN(), high: math.NaN(), of: figure{value: y}}
 	}
 	begin, end := nightOf(s, 0), nightOf(s, len(s.Points)-1)
 	if len(changes) == 0 {
-		sum := 0.0
+		sum, n := 0.0, 0
 		for _, q := range s.Points {
-			sum += q.Value
+			if drawable(q.Value) {
+				sum, n = sum+q.Value, n+1
+			}
 		}
-		mean := sum / float64(len(s.Points))
+		mean := sum / float64(n)
 		return []point{at(begin, mean), at(end, mean)}
 	}
-	out := []point{at(begin, changes[0].Before)}
+	level := changes[0].Before
+	var out []point
 	for _, c := range changes {
-		x := nightOf(s, c.Index) - .5
-		out = append(out, at(x, c.Before), at(x, c.After))
+		if c.Index > 0 {
+			if len(out) == 0 {
+				out = append(out, at(begin, level))
+			}
+			x := nightOf(s, c.Index) - .5
+			out = append(out, at(x, c.Before), at(x, c.After))
+		}
+		level = c.After
 	}
-	return append(out, at(end, changes[len(changes)-1].After))
+	if len(out) == 0 {
+		out = append(out, at(begin, level))
+	}
+	return append(out, at(end, level))
 }
 
 // nightAxis has whole numbers as ticks.
@@ -136,18 +177,40 @@ func nightAxis(points []point) axis {
 	return axis{lo: lo, hi: hi, ticks: ticks}
 }
 
-// mark is a place on the x axis with a word.
+// mark is a place on the x axis with a word; quiet for one that nobody has to
+// look at.
 type mark struct {
-	x    float64
-	text string
+	x     float64
+	text  string
+	quiet bool
+}
+
+// band is a range of the x axis with a word.
+type band struct {
+	from, to float64
+	text     string
+}
+
+func (b band) Plot(c draw.Canvas, p *plot.Plot) {
+	trX, _ := p.Transforms(&c)
+	from, to := max(trX(max(b.from, p.X.Min)), c.Min.X), min(trX(min(b.to, p.X.Max)), c.Max.X)
+	if to <= from {
+		return
+	}
+	c.FillPolygon(laneGround, []vg.Point{{X: from, Y: c.Min.Y}, {X: to, Y: c.Min.Y}, {X: to, Y: c.Max.Y}, {X: from, Y: c.Max.Y}})
+	style := noteStyle()
+	style.XAlign = draw.XRight
+	write(c, style, vg.Point{X: c.Max.X - 2, Y: c.Min.Y + 2}, b.text)
 }
 
 func (m mark) Plot(c draw.Canvas, p *plot.Plot) {
 	trX, _ := p.Transforms(&c)
 	x := trX(m.x)
-	c.StrokeLine2(draw.LineStyle{Color: color.RGBA{0xa4, 0, 0, 0xff}, Width: .8, Dashes: []vg.Length{2, 2}}, x, c.Min.Y, x, c.Max.Y)
 	style := noteStyle()
-	style.Color = doubt
+	if style.Color = doubt; m.quiet {
+		style.Color = quiet
+	}
+	c.StrokeLine2(draw.LineStyle{Color: style.Color, Width: .8, Dashes: []vg.Length{2, 2}}, x, c.Min.Y, x, c.Max.Y)
 	style.YAlign = draw.YTop
 	at := vg.Point{X: x + 3, Y: c.Max.Y - 1}
 	if x+widthOf(style, m.text) > c.Max.X {

@@ -17,7 +17,7 @@ import (
 
 // nights is a made-up history of a row: 4 % slower from night 41 on, and on the
 // last night perhaps once more.
-func nights() (results.Series, []results.ChangePoint) {
+func nights() (results.Series, []results.Change) {
 	key := results.RowKey{Cell: results.DefaultCellKey(), Configuration: results.DefaultConfigurationKey(), Metric: results.SubmitTimeNs}
 	key.Cell.Workload, key.Cell.Batch, key.Cell.Device, key.Cell.Kernels = "resnet50", 32, "cuda", "cudnn"
 	s := results.Series{Row: key, Unit: "ns", Direction: results.Lower}
@@ -33,9 +33,9 @@ func nights() (results.Series, []results.ChangePoint) {
 		s.Points = append(s.Points, results.Point{Sequence: i + 1, Value: level * (1 + .003*rng.NormFloat64()),
 			Created: time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC).AddDate(0, 0, i)})
 	}
-	return s, []results.ChangePoint{
-		{ID: "5ab00cd1e3", Row: key, Index: 40, Night: 41, Before: 812e3, After: 844.5e3, Slower: true},
-		{ID: "77aa01b2c3", Row: key, Index: 69, Night: 70, Before: 844.5e3, After: 870e3, Slower: true, Provisional: true},
+	return s, []results.Change{
+		{ChangePoint: results.ChangePoint{ID: "5ab00cd1e3", Row: key, Index: 40, Night: 41, Before: 812e3, After: 844.5e3, Slower: true}, State: results.Open},
+		{ChangePoint: results.ChangePoint{ID: "77aa01b2c3", Row: key, Index: 69, Night: 70, Before: 844.5e3, After: 870e3, Slower: true, Provisional: true}, State: results.Provisional},
 	}
 }
 

@@ -212,8 +212,8 @@ const (
 )
 
 // VerdictSections is a comparison as tables for a renderer outside this package,
-// in the order they are read: suspects, the rows, what is exact, what one side
-// lacks, doubts, and what to do next. Tables without rows are left out.
+// in the order they are read: suspects, the rows, what to do next, what is exact,
+// what one side lacks, and doubts. Tables without rows are left out.
 func VerdictSections(c *results.Comparison) []Section {
 	rows := Section{Title: SectionRows, Grid: verdictGrid(c), Lines: intervalNote(c)}
 	missing := wordsGrid("missing", plains(c.Partial))
@@ -231,12 +231,12 @@ func VerdictSections(c *results.Comparison) []Section {
 		{"Suspects: what differs between base and head", differencesGrid(c.Suspects), nil},
 		{"Differs, and was allowed to", differencesGrid(c.Allowed), nil},
 		rows,
+		{SectionNext, wordsGrid("step", nextSteps(c)), nil},
 		{"Exact differences: counted or chosen, not measured", exactGrid(c.Exact), nil},
 		{"Rows on one side only", lacked, nil},
 		{"Missing", missing, nil},
 		{"Doubts of the records compared", wordsGrid("warning", carriedLines(c)), nil},
 		{"Records compared", comparedGrid(c.Records), nil},
-		{SectionNext, wordsGrid("step", nextSteps(c)), nil},
 	} {
 		if len(s.Grid.Rows) > 0 {
 			out = append(out, s)
@@ -377,6 +377,13 @@ func orNone(v *float64, show func(float64) string) string {
 	}
 	return show(*v)
 }
+
+// ChangeOf is a ratio as a change in per cent, with sign.
+func ChangeOf(ratio float64) string { return changeOf(ratio) }
+
+// Figure shows a value of a row with three significant digits; nanoseconds get
+// the unit that fits.
+func Figure(v float64, unit string) string { return figureIn(&v, unit) }
 
 // changeOf is a ratio as a change in per cent, with sign.
 func changeOf(ratio float64) string {

@@ -176,11 +176,9 @@ func locate(path string) (place, error) {
 	if path == "" {
 		return place{}, &WriteError{Path: `""`, Problem: "the name is empty"}
 	}
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		// A rename would otherwise replace the link instead of the file.
-		if resolved != filepath.Clean(path) {
-			return locate(resolved)
-		}
+	// A rename would otherwise replace the link instead of the file.
+	if resolved := FollowLinks(path); resolved != path && resolved != filepath.Clean(path) {
+		return locate(resolved)
 	}
 	info, err := os.Stat(path)
 	switch {

@@ -43,7 +43,7 @@ type Options struct {
 
 // DefaultOptions are those of all commands.
 func DefaultOptions() Options {
-	return Options{Alpha: 0.05, MinEffect: 0.01, NoiseFactor: 3, MaxHidden: 0.05}
+	return Options{Alpha: 0.05, MinEffect: results.LeastEffect, NoiseFactor: 3, MaxHidden: 0.05}
 }
 
 // Decide judges all rows of one comparison, in their order. They are one

@@ -187,28 +187,12 @@ type historyView struct {
 	Missing []string         `json:"missing"`
 	Nights  []history.Brief  `json:"nights"`
 	Rates   history.Rates    `json:"rates"`
-	Changes []changeView     `json:"changes"`
+	Changes []results.Change `json:"changes"`
 	Series  []results.Series `json:"series"`
 }
 
-// changeView is a change point with what was said of it.
-type changeView struct {
-	results.ChangePoint
-	// State is provisional, open, acknowledged or expired.
-	State           string                   `json:"state"`
-	Acknowledgement *history.Acknowledgement `json:"acknowledgement"`
-}
-
-// States of a change point.
-const (
-	changeProvisional  = "provisional"
-	changeOpen         = "open"
-	changeAcknowledged = "acknowledged"
-	changeExpired      = "expired"
-)
-
 func (o *historyOptions) view(s *history.Store) (*historyView, error) {
-	v := &historyView{Schema: results.Schema{Name: "trbench.history", Major: 1}, Missing: s.Missing, Changes: []changeView{}}
+	v := &historyView{Schema: results.Schema{Name: "trbench.history", Major: 1}, Missing: s.Missing, Changes: []results.Change{}}
 	keep := func(k results.RowKey) bool { return strings.Contains(k.String(), o.row) }
 	var err error
 	if v.Nights, err = s.List(); err != nil {
@@ -220,37 +204,8 @@ func (o *historyOptions) view(s *history.Store) (*historyView, error) {
 	if v.Rates, err = s.Rates(); err != nil {
 		return nil, err
 	}
-	v.Changes, err = changesOf(s, v.Series, o.env.Now())
+	v.Changes, err = s.Standing(v.Series, o.env.Now())
 	return v, err
-}
-
-// changesOf finds the change points of some series, with what was said of them.
-func changesOf(s *history.Store, series []results.Series, now time.Time) ([]changeView, error) {
-	out := []changeView{}
-	known, err := s.Known()
-	if err != nil {
-		return nil, err
-	}
-	acks, err := s.Acknowledgements()
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range series {
-		for _, c := range history.Changes(one, known) {
-			x := changeView{ChangePoint: c, State: changeOpen}
-			ack, said := acks[c.ID]
-			switch {
-			case c.Provisional:
-				x.State = changeProvisional
-			case said && now.Before(ack.Until):
-				x.State, x.Acknowledgement = changeAcknowledged, &ack
-			case said:
-				x.State, x.Acknowledgement = changeExpired, &ack
-			}
-			out = append(out, x)
-		}
-	}
-	return out, nil
 }
 
 func (v *historyView) asJSON(env *Env) error {
@@ -280,10 +235,10 @@ func (o *historyOptions) draw(v *historyView) error {
 	}
 	var pictures []report.Picture
 	for i, s := range v.Series {
-		var changes []results.ChangePoint
+		var changes []results.Change
 		for _, c := range v.Changes {
 			if c.Row == s.Row {
-				changes = append(changes, c.ChangePoint)
+				changes = append(changes, c)
 			}
 		}
 		p, why := report.Trend(s, changes, report.About{Name: fmt.Sprintf("trend_%03d_%s", i+1, s.Row.Metric)})
@@ -319,6 +274,31 @@ func (o *historyOptions) text(v *historyView) error {
 	if len(nights) < len(v.Nights) {
 		out.linef("The last %d of %s; --last=N lists more.", len(nights), count(len(v.Nights), "night"))
 	}
+	if err := errors.Join(out.err, nightsGrid(nights).Write(w)); err != nil {
+		return err
+	}
+	for _, m := range v.Missing {
+		out.linef("Missing: %s", m)
+	}
+	if len(v.Changes) == 0 {
+		out.linef("\nNo row changed its level.")
+	} else {
+		out.linef("\nChange points")
+		if err := errors.Join(out.err, changesGrid(v.Changes).Write(w)); err != nil {
+			return err
+		}
+	}
+	if n := v.Rates.FalseFinal.N; n > 0 {
+		out.linef("\nThe guard, by its sentinel on %s", count(n, "night"))
+		for _, line := range rateLines(v.Rates) {
+			out.linef("  %s", line)
+		}
+	}
+	return out.err
+}
+
+// nightsGrid lists nights, the last one first.
+func nightsGrid(nights []history.Brief) report.Grid {
 	g := report.Grid{Header: []string{"night", "began", "verdict", "slower rows", "revision", "remarks"}, Left: 0, LeftEnd: 1}
 	for _, n := range slices.Backward(nights) {
 		var remarks []string
@@ -335,35 +315,19 @@ func (o *historyOptions) text(v *historyView) error {
 		g.Rows = append(g.Rows, []string{strconv.Itoa(n.Sequence), n.Began.Format("2006-01-02 15:04"), verdict, strconv.Itoa(len(n.Slower)),
 			n.Revision[:min(12, len(n.Revision))], strings.Join(remarks, ", ")})
 	}
-	if err := errors.Join(out.err, g.Write(w)); err != nil {
-		return err
-	}
-	for _, m := range v.Missing {
-		out.linef("Missing: %s", m)
-	}
-	if len(v.Changes) == 0 {
-		out.linef("\nNo row changed its level.")
-	} else {
-		out.linef("\nChange points")
-		g := report.Grid{Header: []string{"id", "night", "change", "p", "state", "row"}, Left: 1, LeftEnd: 2}
-		for _, c := range v.Changes {
-			state := c.State
-			if a := c.Acknowledgement; a != nil {
-				state += fmt.Sprintf(" until %s by %s: %s", a.Until.AddDate(0, 0, -1).Format(time.DateOnly), a.Who, a.Why)
-			}
-			g.Rows = append(g.Rows, []string{c.ID, strconv.Itoa(c.Night), fmt.Sprintf("%+.2f%%", 100*(c.After/c.Before-1)), fmt.Sprintf("%.1g", c.P), state, c.Row.String()})
+	return g
+}
+
+func changesGrid(changes []results.Change) report.Grid {
+	g := report.Grid{Header: []string{"id", "night", "change", "p", "state", "row"}, Left: 1, LeftEnd: 2}
+	for _, c := range changes {
+		state := c.State
+		if a := c.Acknowledgement; a != nil {
+			state += fmt.Sprintf(" until %s by %s: %s", a.LastDay(), a.Who, a.Why)
 		}
-		if err := errors.Join(out.err, g.Write(w)); err != nil {
-			return err
-		}
+		g.Rows = append(g.Rows, []string{c.ID, strconv.Itoa(c.Night), report.ChangeOf(c.After / c.Before), fmt.Sprintf("%.1g", c.P), state, c.Row.String()})
 	}
-	if n := v.Rates.FalseFinal.N; n > 0 {
-		out.linef("\nThe guard, by its sentinel on %s", count(n, "night"))
-		for _, line := range rateLines(v.Rates) {
-			out.linef("  %s", line)
-		}
-	}
-	return out.err
+	return g
 }
 
 // rateLines are the guard's error rates in sentences.
@@ -390,11 +354,11 @@ func (o *historyOptions) acknowledge(id string, until time.Time, why string) err
 		return historyProblem(o.dir, err)
 	}
 	now := o.env.Now().UTC()
-	changes, err := changesOf(s, series, now)
+	changes, err := s.Standing(series, now)
 	if err != nil {
 		return historyProblem(o.dir, err)
 	}
-	i := slices.IndexFunc(changes, func(c changeView) bool { return c.ID == id })
+	i := slices.IndexFunc(changes, func(c results.Change) bool { return c.ID == id })
 	switch {
 	case i < 0:
 		return &bench.InputError{Name: "change point " + id, Reason: "is not there", Hint: "trbench history lists them"}
@@ -403,7 +367,7 @@ func (o *historyOptions) acknowledge(id string, until time.Time, why string) err
 	case !until.After(now):
 		return &bench.InputError{Name: "--until", Reason: "is in the past"}
 	}
-	if err := s.Acknowledge(history.Acknowledgement{ID: id, Until: until, Who: o.env.who(), Why: why, When: now}); err != nil {
+	if err := s.Acknowledge(results.Acknowledgement{ID: id, Until: until, Who: o.env.who(), Why: why, When: now}); err != nil {
 		return historyProblem(o.dir, err)
 	}
 	out := &printer{w: o.env.Stdout}

@@ -81,7 +81,7 @@ func TestHistory(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Series) != 1 || len(v.Series[0].Points) != 45 || len(v.Series[0].Points[3].Processes) != 3 || len(v.Changes) != 1 || v.Changes[0].Night != 31 || v.Changes[0].State != changeOpen {
+	if len(v.Series) != 1 || len(v.Series[0].Points) != 45 || len(v.Series[0].Points[3].Processes) != 3 || len(v.Changes) != 1 || v.Changes[0].Night != 31 || v.Changes[0].State != results.Open {
 		t.Fatalf("%s", out)
 	}
 	id := v.Changes[0].ID
@@ -123,7 +123,7 @@ func TestProvisionalIsNotAcknowledged(t *testing.T) {
 	historyOf(t, dir, 32)
 	code, stdout, _ := invoke(t, t.Context(), fakeEngine(), dir, "history", "--json")
 	var v historyView
-	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != 0 || len(v.Changes) != 1 || v.Changes[0].State != changeProvisional {
+	if err := json.Unmarshal([]byte(stdout), &v); err != nil || code != 0 || len(v.Changes) != 1 || v.Changes[0].State != results.Provisional {
 		t.Fatalf("%v: %s", err, stdout)
 	}
 	code, _, stderr := invoke(t, t.Context(), fakeEngine(), dir, "history", "ack", v.Changes[0].ID, "--until=1990-01-01", "--why=x")

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/tech-renaissance/trbench/results"
 )
 
 // fileLock keeps two runs from writing one record: each would lose what the
@@ -30,9 +32,7 @@ func (e *heldError) Error() string {
 // lockFile locks a record's file, which need not exist yet. The error is a
 // [*heldError]; a nil lock is none, and can be released.
 func lockFile(file string) (*fileLock, error) {
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
-	}
+	file = results.FollowLinks(file)
 	name := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".lock")
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)

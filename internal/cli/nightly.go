@@ -18,7 +18,6 @@ import (
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/bench/guard"
 	"github.com/tech-renaissance/trbench/report"
-	"github.com/tech-renaissance/trbench/report/page"
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/results/history"
 )
@@ -30,7 +29,7 @@ const nightlyExample = `  # nightly.yaml; names of files are relative to its fol
   deadline: 3h
   sentinel:
     run: --workload=golden-tiny --batch=4 --mode=eager
-  retention: {full: 30, weeks: 52, max_bytes: 2147483648}`
+  retention: {full: 30, weeks: 52, timelines: 7, max_bytes: 2147483648}`
 
 func newNightlyCmd(env *Env) *cobra.Command {
 	var config string
@@ -127,6 +126,9 @@ func (n *nightly) run(ctx context.Context) (err error) {
 		}
 		if len(plan.Cells) != 1 || !slices.ContainsFunc(plan.Configurations[:1], func(k results.ConfigurationKey) bool { return k.Mode != "step" }) {
 			return inConfig("sentinel: run", errors.New("must be one cell, with eager or graph as its first mode"))
+		}
+		if plan.TraceSteps > 0 {
+			return inConfig("sentinel: run", errors.New("--trace is for the night's own run"))
 		}
 	}
 	if err := os.MkdirAll(filepath.Dir(n.tonight("x")), 0o777); err != nil {
@@ -226,7 +228,7 @@ func (n *nightly) save() error {
 // clear empties tonight/; the state goes first, so that half of it is no
 // night.
 func (n *nightly) clear() error {
-	for _, name := range []string{"state.json", "*.json", "*.lock", ".*.tmp", ".state.json.*"} {
+	for _, name := range []string{"state.json", "*.json", "*" + traceSuffix, "*.lock", ".*.tmp", ".state.json.*"} {
 		files, err := filepath.Glob(n.tonight(name))
 		if err != nil {
 			return err
@@ -345,6 +347,9 @@ func (n *nightly) measured(ctx context.Context) (*outcome, error) {
 			n.warn("not_compared", o.err.Error())
 		}
 	}
+	if o.records, err = n.keepTimelines(o.head, o.records); err != nil {
+		return nil, err
+	}
 	for _, s := range []sided{{"head", c.head}, {results.BaseAgain, c.baseAgain}, {results.HeadAgain, c.headAgain}} {
 		for _, r := range s.records {
 			k, err := n.store.Keep(s.side, r.Record)
@@ -355,6 +360,30 @@ func (n *nightly) measured(ctx context.Context) (*outcome, error) {
 		}
 	}
 	return o, nil
+}
+
+// keepTimelines puts a record's timelines into the history, where its own file
+// goes, and makes it name them there. One that is gone is no error: the page says
+// so.
+func (n *nightly) keepTimelines(r *results.Record, kept []history.Kept) ([]history.Kept, error) {
+	for i := range r.Cells {
+		for j := range r.Cells[i].Configurations {
+			t := r.Cells[i].Configurations[j].Trace
+			if t == nil || t.File == "" {
+				continue
+			}
+			k, err := n.store.KeepTimeline(r.Created, n.tonight(filepath.FromSlash(t.File)))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			t.File = k.File
+			kept = append(kept, k)
+		}
+	}
+	return kept, nil
 }
 
 // measureHead runs the plan, as far as there is time.
@@ -561,119 +590,16 @@ func (n *nightly) abandon(why string) error {
 		return err
 	}
 	if r != nil {
+		if night.Records, err = n.keepTimelines(r, nil); err != nil {
+			return err
+		}
 		k, err := n.store.Keep("head", r)
 		if err != nil {
 			return err
 		}
-		night.Records = []history.Kept{k}
+		night.Records = append(night.Records, k)
 	}
 	return n.append(night)
-}
-
-// show thins the history, writes the page, and prints the verdict.
-func (n *nightly) show(o *outcome, night *history.Night) error {
-	var keep []string
-	for _, k := range o.records {
-		keep = append(keep, k.File)
-	}
-	removed, bytes, over, err := n.store.Thin(n.config.Retention.rule(), keep)
-	if err != nil {
-		return err
-	}
-	rates, err := n.store.Rates()
-	if err != nil {
-		return err
-	}
-	series, err := n.store.Series(nil, false)
-	if err != nil {
-		return err
-	}
-	changes, err := changesOf(n.store, series, n.env.Now())
-	if err != nil {
-		return err
-	}
-	lines := n.lines(o, night, rates, changes)
-	if over > 0 {
-		lines = append(lines, fmt.Sprintf("The records of the baseline and of this night take %s more than max_bytes.", report.Bytes(over)))
-	}
-	if err := n.page(o, night, lines); err != nil {
-		return err
-	}
-	if o.comparison != nil {
-		if err := report.Verdict(n.env.Stdout, report.FormatText, o.comparison); err != nil {
-			return err
-		}
-	}
-	out := &printer{w: n.env.Stdout}
-	out.linef("\nNight %d", night.Sequence)
-	for _, l := range lines {
-		out.linef("  %s", l)
-	}
-	out.linef("  %s of records in %s, %d thinned", report.Bytes(bytes), n.env.short(n.config.History), len(removed))
-	out.linef("Page: %s", n.env.short(n.config.Page))
-	return out.err
-}
-
-// lines are what there is to say beside the comparison.
-func (n *nightly) lines(o *outcome, night *history.Night, rates history.Rates, changes []changeView) []string {
-	var out []string
-	for _, l := range night.LeftOut {
-		out = append(out, "Left out: "+l+".")
-	}
-	for _, w := range night.Warnings {
-		out = append(out, fmt.Sprintf("Warning: %s [%s]", w.Text, w.Code))
-	}
-	for _, m := range n.store.Missing {
-		out = append(out, "Missing from the history: "+m+".")
-	}
-	if s := o.sentinel; s != nil {
-		out = append(out, fmt.Sprintf("Sentinel, %s: nothing changed: %s; slowed by %.1f %% (%d ns in %s, noise %.2f %%): %s.",
-			s.Row, told(s.Null), 100*s.Factor, s.Ns, s.SubGraph, 100*s.Noise, told(s.Injected)))
-	}
-	if rates.FalseFinal.N > 0 {
-		for _, l := range rateLines(rates) {
-			out = append(out, fmt.Sprintf("Over %s, %s.", count(rates.FalseFinal.N, "night"), l))
-		}
-	}
-	for _, c := range changes {
-		if c.State == changeOpen || c.State == changeExpired {
-			out = append(out, fmt.Sprintf("Change point %s (%s): %+.2f %% since night %d: %s.", c.ID, c.State, 100*(c.After/c.Before-1), c.Night, c.Row))
-		}
-	}
-	return out
-}
-
-func told(t history.Trial) string {
-	switch {
-	case t.Final:
-		return "slower, confirmed"
-	case t.First:
-		return "slower at first, not confirmed"
-	}
-	return "not slower (" + t.Verdict + ")"
-}
-
-func (n *nightly) page(o *outcome, night *history.Night, lines []string) error {
-	extra := page.Extra{Title: fmt.Sprintf("trbench: night %d", night.Sequence)}
-	c := &page.Comparison{Status: page.Unclear}
-	switch {
-	case o.comparison != nil:
-		c = page.Judged(o.comparison)
-		c.Verdict[0] = fmt.Sprintf("Night %d: %s", night.Sequence, c.Verdict[0])
-	case o.err != nil:
-		c.Verdict = []string{fmt.Sprintf("Night %d was not compared: %v", night.Sequence, o.err)}
-	default:
-		c.Verdict = []string{fmt.Sprintf("Night %d: there is no baseline to compare with", night.Sequence)}
-	}
-	c.Verdict = append(c.Verdict, lines...)
-	extra.Comparison = c
-	if err := os.MkdirAll(filepath.Dir(n.config.Page), 0o777); err != nil {
-		return &bench.InputError{Name: "page " + n.env.short(n.config.Page), Reason: "cannot be written: " + unwrapPath(err).Error()}
-	}
-	if err := page.WriteFile(n.config.Page, []report.Named{{Name: "tonight", Record: o.head}}, extra); err != nil {
-		return &bench.InputError{Name: "page " + n.env.short(n.config.Page), Reason: "cannot be written: " + err.Error(), Hint: "the night is stored; the next try makes the page"}
-	}
-	return nil
 }
 
 // inconclusiveError is an end that says neither good nor bad.

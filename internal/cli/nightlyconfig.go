@@ -57,9 +57,10 @@ type sentinelConfig struct {
 }
 
 type retentionConfig struct {
-	Full     *int   `yaml:"full"`
-	Weeks    *int   `yaml:"weeks"`
-	MaxBytes *int64 `yaml:"max_bytes"`
+	Full      *int   `yaml:"full"`
+	Weeks     *int   `yaml:"weeks"`
+	Timelines *int   `yaml:"timelines"`
+	MaxBytes  *int64 `yaml:"max_bytes"`
 }
 
 func (r retentionConfig) rule() history.Retention {
@@ -69,6 +70,9 @@ func (r retentionConfig) rule() history.Retention {
 	}
 	if r.Weeks != nil {
 		out.Weeks = *r.Weeks
+	}
+	if r.Timelines != nil {
+		out.Timelines = *r.Timelines
 	}
 	if r.MaxBytes != nil {
 		out.MaxBytes = *r.MaxBytes
@@ -138,7 +142,7 @@ func (env *Env) readNightly(name string) (*nightlyConfig, error) {
 	case !slices.ContainsFunc(allSubGraphs(), func(g workloads.SubGraph) bool { return g.String() == c.Sentinel.SubGraph }):
 		return bad("names the sub_graph %q, which no step has", c.Sentinel.SubGraph)
 	}
-	if r := c.Retention.rule(); r.Full < 1 || r.Weeks < 0 || r.MaxBytes < 0 {
+	if r := c.Retention.rule(); r.Full < 1 || r.Weeks < 0 || r.Timelines < 0 || r.MaxBytes < 0 {
 		return bad("has a retention that keeps less than one night")
 	}
 	return c, nil
@@ -192,6 +196,9 @@ func (env *Env) nightlyPlan(of string, flags []string, processes int) (plan benc
 	})
 	if err != nil {
 		return plan, nil, err
+	}
+	if o.trace.dir != "" {
+		return plan, nil, inConfig(of, fmt.Errorf("--trace=%s names a folder; nightly keeps timelines in the history: --trace alone", o.trace.dir))
 	}
 	o.json = true // nothing is written, so there is no place to check
 	if plan, _, err = o.validate(); err != nil {

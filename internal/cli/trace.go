@@ -107,6 +107,9 @@ func traceProblem(name string, err error, hint string) error {
 	return &bench.InputError{Name: name, Reason: "cannot be had: " + strings.ReplaceAll(err.Error(), "\n", "; "), Hint: hint}
 }
 
+// traceSuffix ends the names of timelines.
+const traceSuffix = ".trace.json.gz"
+
 // traceFiles names the timelines of a cell: NAME-CELL-CONFIGURATION.trace.json.gz,
 // after the record.
 func (s *runSession) traceFiles(req bench.CellRequest) []string {
@@ -119,7 +122,7 @@ func (s *runSession) traceFiles(req bench.CellRequest) []string {
 	}
 	var out []string
 	for i := range req.Configurations {
-		out = append(out, filepath.Join(s.traceDir, name+"-"+s.cellWord(req.Cell)+"-"+configurationWord(req.Configurations, i)+".trace.json.gz"))
+		out = append(out, filepath.Join(s.traceDir, name+"-"+s.cellWord(req.Cell)+"-"+configurationWord(req.Configurations, i)+traceSuffix))
 	}
 	return out
 }

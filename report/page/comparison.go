@@ -14,6 +14,8 @@ type Comparison struct {
 	Status string
 	// Verdict is sentences, the first one the answer.
 	Verdict []string
+	// Remarks are what need not be read first.
+	Remarks []string
 	Tables  []report.Section
 	// Explained has every number behind rows; where a table names one of them,
 	// it leads there.
@@ -85,6 +87,9 @@ func linkedTable(c *Comparison, s report.Section) table {
 		for i := range row {
 			if !row[i].Figure {
 				row[i].Link = at[row[i].Text]
+			}
+			if s.Title == report.SectionRows && i == 0 {
+				row[i].Tone = toneOf(row[i].Text)
 			}
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
 )
 
 // generator marks a page of ours: only such a file may be replaced by one.
@@ -26,9 +26,7 @@ func WriteFile(path string, records []report.Named, extra Extra) error {
 	if err := Write(&b, records, extra); err != nil {
 		return err
 	}
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
+	path = results.FollowLinks(path)
 	if err := replaceable(path); err != nil {
 		return fmt.Errorf("write page %s: %w", path, err)
 	}

@@ -24,6 +24,8 @@ type Extra struct {
 	Title string
 	// Comparison stands above the headlines; nil leaves it out.
 	Comparison *Comparison
+	// Trends are rows over nights, behind the comparison; nil leaves them out.
+	Trends *Trends
 	// Timelines are steps of configurations, those of a cell behind each other;
 	// TimelineNotes say which are missing. [ReadTimelines] makes both. Without any
 	// of either, the page has no place for them.
@@ -76,6 +78,7 @@ func Packages() ([]Package, error) {
 // data is what the script reads: the "data" element of the file, as JSON.
 type data struct {
 	Charts    []report.Chart `json:"charts"`
+	Trends    []report.Chart `json:"trends,omitempty"`
 	Timelines []Timeline     `json:"timelines,omitempty"`
 	// SpanKinds and GapCauses are what the numbers in timelines stand for.
 	SpanKinds []string `json:"span_kinds,omitempty"`
@@ -91,6 +94,7 @@ type view struct {
 	Data       template.JS
 	Packages   []Package
 	Comparison *Comparison
+	Trends     *Trends
 	// RowsTitle heads the comparison's table that the explained rows follow.
 	RowsTitle     string
 	Groups        []group
@@ -106,7 +110,7 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	if err != nil {
 		return err
 	}
-	v := view{Title: extra.Title, Comparison: extra.Comparison, RowsTitle: report.SectionRows,
+	v := view{Title: extra.Title, Comparison: extra.Comparison, Trends: extra.Trends, RowsTitle: report.SectionRows,
 		Groups: groups(extra.Timelines), TimelineNotes: extra.TimelineNotes, Contents: contents, Forest: forest{contents.HeadlineAxis}}
 	if v.Title == "" {
 		v.Title = "trbench: " + contents.Records[0]
@@ -119,6 +123,11 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	}
 	// json.Marshal writes <, > and & as escapes, so no text ends the element.
 	d := data{Charts: contents.Charts, Timelines: extra.Timelines}
+	if extra.Trends != nil {
+		for _, t := range extra.Trends.Rows {
+			d.Trends = append(d.Trends, t.Chart)
+		}
+	}
 	if len(d.Timelines) > 0 {
 		d.SpanKinds, d.GapCauses = SpanKinds(), GapCauses()
 	}
@@ -145,7 +154,7 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	v.Policy = fmt.Sprintf("default-src 'none'; script-src %s; style-src %s; img-src data:; base-uri 'none'; form-action 'none'",
 		strings.Join(hashes, " "), hashOf(string(style)))
 
-	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "linked": linkedTable, "longest": func(t Timeline) table { return tableOf("longest gaps of "+t.Configuration, t.longest()) }, "join": strings.Join, "anchor": anchor}).ParseFS(files, "page.html")
+	t, err := template.New("page.html").Funcs(template.FuncMap{"table": tableOf, "linked": linkedTable, "longest": func(t Timeline) table { return tableOf("longest gaps of "+t.Configuration, t.longest()) }, "join": strings.Join, "anchor": anchor, "cell": figureCell, "verdict": toneOf, "parts": parts}).ParseFS(files, "page.html")
 	if err != nil {
 		return fmt.Errorf("read the page's template: %w", err)
 	}

@@ -136,9 +136,38 @@
     afterDatasetsUpdate(chart) {
       chart.data.datasets.forEach((set, i) => chart.getDatasetMeta(i).data.forEach((e) => { e.x += set.shift; }));
     },
-    beforeDatasetsDraw(chart, _, { rules, ink, ground }) {
-      const { ctx, chartArea: a, scales: { y } } = chart;
+    beforeDatasetsDraw(chart, _, { rules, marks, bands, ink, ground, bad, raised }) {
+      const { ctx, chartArea: a, scales: { x, y } } = chart;
       ctx.save();
+      ctx.font = `11px ${Chart.defaults.font.family}`;
+      for (const b of bands) {
+        const from = Math.max(x.getPixelForValue(b.from), a.left), to = Math.min(x.getPixelForValue(b.to), a.right);
+        if (to <= from) continue;
+        ctx.fillStyle = raised;
+        ctx.fillRect(from, a.top, to - from, a.bottom - a.top);
+        ctx.fillStyle = ink;
+        ctx.textAlign = "right";
+        ctx.fillText(b.text, to - 3, a.bottom - 5);
+      }
+      // Words of marks that lie close stand below each other.
+      let end = -Infinity, row = 0;
+      for (const m of marks) {
+        const at = x.getPixelForValue(m.x);
+        if (at < a.left - 1 || at > a.right + 1) continue;
+        ctx.strokeStyle = ctx.fillStyle = m.quiet ? ink : bad;
+        ctx.setLineDash([4, 3]);
+        ctx.beginPath();
+        ctx.moveTo(at, a.top);
+        ctx.lineTo(at, a.bottom);
+        ctx.stroke();
+        ctx.setLineDash([]);
+        const width = ctx.measureText(m.text).width, left = at + 4 + width > a.right;
+        ctx.textAlign = left ? "right" : "left";
+        row = (left ? at - 4 - width : at) < end ? (row + 1) % 4 : 0;
+        end = Math.max(end, left ? at : at + 8 + width);
+        ctx.fillText(m.text, left ? at - 4 : at + 4, a.top + 11 + 13 * row);
+      }
+      ctx.textAlign = "left";
       for (const r of rules) {
         if (r.y < y.min || r.y > y.max) continue;
         const at = y.getPixelForValue(r.y);
@@ -288,10 +317,10 @@
       type: "line",
       data: {
         datasets: l.series.map((s) => ({
-          label: s.label, look: s.look, bare: s.bare, shift: s.shift, clip: 6,
-          data: s.points, borderWidth: s.bare ? 1 : 2, tension: 0,
-          borderDash: s.bare ? [2, 3] : looks[s.look].dash,
-          pointStyle: s.bare ? false : looks[s.look].glyph, pointRadius: 4.5, pointHoverRadius: 6, pointBorderWidth: 1.6,
+          label: s.label, look: s.look, bare: s.bare, level: s.level, shift: s.shift, clip: 6,
+          data: s.points, borderWidth: s.level ? 1.6 : s.bare || s.small ? 1 : 2, tension: 0,
+          borderDash: s.level ? [] : s.bare ? [2, 3] : looks[s.look].dash,
+          pointStyle: s.bare ? false : looks[s.look].glyph, pointRadius: s.small ? 1.5 : 4.5, pointHoverRadius: s.small ? 4 : 6, pointBorderWidth: 1.6,
         })),
       },
       options: {
@@ -299,8 +328,10 @@
         interaction: { mode: "x", intersect: false },
         scales: { x, y },
         plugins: {
-          legend: { display: false }, zoom: zoomOf("xy"), lineMarks: { rules: l.rules ?? [] },
+          legend: { display: false }, zoom: zoomOf("xy"), lineMarks: { rules: l.rules ?? [], marks: l.marks ?? [], bands: l.bands ?? [] },
           tooltip: {
+            // A level has no values of its own.
+            filter: (item) => !item.dataset.level,
             callbacks: {
               title: (items) => (items.length ? `${l.x_title.split(" (")[0]} ${items[0].raw.x_text}` : ""),
               label: (item) => ` ${item.dataset.label}: ${item.raw.text}`,
@@ -315,11 +346,11 @@
   function paintLines(chart) {
     const c = colors();
     for (const set of chart.data.datasets) {
-      const own = set.bare ? c.quiet : color(`look-${set.look}`);
+      const own = set.bare && !set.level ? c.quiet : color(`look-${set.look}`);
       set.borderColor = set.pointBorderColor = own;
       set.backgroundColor = set.pointBackgroundColor = looks[set.look].filled ? own : c.ground;
     }
-    Object.assign(chart.options.plugins.lineMarks, { ink: c.quiet, ground: c.ground });
+    Object.assign(chart.options.plugins.lineMarks, { ink: c.quiet, ground: c.ground, bad: color("bad"), raised: color("raised") });
     paint(chart, c);
   }
 
@@ -409,9 +440,9 @@
     return e;
   };
   function lineKey(s) {
-    const look = looks[s.look], stroke = s.bare ? "var(--quiet)" : `var(--look-${s.look})`;
+    const look = looks[s.look], stroke = s.bare && !s.level ? "var(--quiet)" : `var(--look-${s.look})`;
     const out = svg("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" });
-    out.append(svg("line", { x1: 1, x2: 33, y1: 7, y2: 7, "stroke-width": s.bare ? 1 : 2, "stroke-dasharray": (s.bare ? [2, 3] : look.dash).join(" "), stroke }));
+    out.append(svg("line", { x1: 1, x2: 33, y1: 7, y2: 7, "stroke-width": s.bare ? 1 : 2, "stroke-dasharray": (s.level ? [] : s.bare ? [2, 3] : look.dash).join(" "), stroke }));
     if (!s.bare) {
       const shape = {
         circle: ["circle", { cx: 17, cy: 7, r: 4 }], rect: ["rect", { x: 13.5, y: 3.5, width: 7, height: 7 }],
@@ -440,7 +471,7 @@
   function stopsOf(chart) {
     const stops = new Map();
     chart.data.datasets.forEach((set, datasetIndex) => {
-      if (!chart.isDatasetVisible(datasetIndex)) return;
+      if (!chart.isDatasetVisible(datasetIndex) || set.level) return;
       set.data.forEach((p, index) => {
         if (p === null) return;
         const at = typeof p === "number" ? index : p.x;
@@ -452,8 +483,9 @@
   }
 
   const instances = [];
-  for (const figure of document.querySelectorAll("figure.chart")) {
-    const spec = data.charts.find((c) => c.name === figure.dataset.chart);
+  const specs = new Map([...(data.charts ?? []), ...(data.trends ?? [])].map((c) => [c.name, c]));
+  const build = (figure) => {
+    const spec = specs.get(figure.dataset.chart);
     const plots = figure.querySelector(".plots"), tools = figure.querySelector(".tools");
     const legend = figure.querySelector(".legend"), readout = figure.querySelector(".readout");
     const reset = figure.querySelector('[data-do="reset"]'), log = figure.querySelector('[data-do="log"]');
@@ -560,6 +592,12 @@
       mark.append(svg("rect", { x: 3, y: 0, width: 2, height: 14, fill: "var(--ink)" }));
       key.append(mark, make("span", {}, spec.bars.mark));
     }
+  };
+  for (const figure of document.querySelectorAll("figure.chart")) {
+    // One in a fold has no width before it is unfolded.
+    const fold = figure.closest("details");
+    if (!fold || fold.open) build(figure);
+    else fold.addEventListener("toggle", () => build(figure), { once: true });
   }
 
   // ---- timelines

@@ -612,6 +612,10 @@ func TestWriteRefuses(t *testing.T) {
 	if err := os.Symlink(at("new.html"), at("link.html")); err != nil {
 		t.Fatal(err)
 	}
+	// The link leads nowhere yet: the page goes where it says.
+	if err := page.WriteFile(at("link.html"), records, page.Extra{}); err != nil {
+		t.Error(err)
+	}
 	for name, want := range map[string]string{
 		"record.json": "is there and no page of this program", "other.html": "is there and no page of this program", ".": "is no file",
 		"none/new.html": "no such file or directory", "empty.html": "", "new.html": "", "link.html": "",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -18,9 +19,8 @@ const (
 	weakFactor = 10
 )
 
-// Tail is how many of the last nights are provisional: a single bad night looks
-// like a change of level on its first night, and no more on the third.
-const Tail = 3
+// Tail is how many of the last nights are provisional.
+const Tail = results.Tail
 
 // jump is a change point in a series: the index of the first value of the new
 // level.
@@ -244,4 +244,36 @@ func identify(out []results.ChangePoint, name string, known []Known) {
 			out[p.to].ID, taken[id], given[p.to] = id, true, true
 		}
 	}
+}
+
+// Standing are the change points of some series with what was said of them, as
+// it stands now.
+func (s *Store) Standing(series []results.Series, now time.Time) ([]results.Change, error) {
+	out := []results.Change{}
+	known, err := s.Known()
+	if err != nil {
+		return nil, err
+	}
+	acks, err := s.Acknowledgements()
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range series {
+		for _, c := range Changes(one, known) {
+			x := results.Change{ChangePoint: c, State: results.Open}
+			ack, said := acks[c.ID]
+			switch {
+			case c.Provisional:
+				x.State = results.Provisional
+			case said && now.Before(ack.Until):
+				x.State, x.Acknowledgement = results.Acknowledged, &ack
+			case said:
+				x.State, x.Acknowledgement = results.Expired, &ack
+			case !c.Matters():
+				x.State = results.Small
+			}
+			out = append(out, x)
+		}
+	}
+	return out, nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/tech-renaissance/trbench/results"
 )
 
 const (
@@ -81,26 +83,17 @@ func (s *Store) Drop(name, who, why string, when time.Time) error {
 	return s.appendTo(pinsFile, p)
 }
 
-// Acknowledgement says that a change point is known and accepted until a day.
-type Acknowledgement struct {
-	ID    string    `json:"id"` // the change point's
-	Until time.Time `json:"until"`
-	Who   string    `json:"who"`
-	Why   string    `json:"why"`
-	When  time.Time `json:"when"`
-}
-
 // Acknowledge adds one; of several of a change point the last one counts.
-func (s *Store) Acknowledge(a Acknowledgement) error { return s.appendTo(acksFile, a) }
+func (s *Store) Acknowledge(a results.Acknowledgement) error { return s.appendTo(acksFile, a) }
 
 // Acknowledgements are the last ones of each change point, expired ones among
 // them.
-func (s *Store) Acknowledgements() (map[string]Acknowledgement, error) {
-	all, err := readJournal[Acknowledgement](s.dir, acksFile)
+func (s *Store) Acknowledgements() (map[string]results.Acknowledgement, error) {
+	all, err := readJournal[results.Acknowledgement](s.dir, acksFile)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]Acknowledgement{}
+	out := map[string]results.Acknowledgement{}
 	for _, a := range all {
 		out[a.ID] = a
 	}

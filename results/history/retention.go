@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,16 +21,21 @@ import (
 //   - the first night of each week, for Weeks weeks before the newest night;
 //   - the first night of each month.
 //
-// If all that takes more than MaxBytes, the oldest go, pins and the newest
-// night's excepted.
+// Timelines, which are larger than all else, are kept of the last Timelines
+// nights. If all that takes more than MaxBytes, the oldest go, timelines before
+// records, pins and the newest night's excepted.
 type Retention struct {
-	Full     int   `json:"full"`
-	Weeks    int   `json:"weeks"`
-	MaxBytes int64 `json:"max_bytes"`
+	Full      int   `json:"full"`
+	Weeks     int   `json:"weeks"`
+	Timelines int   `json:"timelines"`
+	MaxBytes  int64 `json:"max_bytes"`
 }
 
-// DefaultRetention keeps a month whole and a year's weeks in 2 GiB.
-func DefaultRetention() Retention { return Retention{Full: 30, Weeks: 52, MaxBytes: 2 << 30} }
+// DefaultRetention keeps a month whole, a year's weeks and a week's timelines in
+// 2 GiB.
+func DefaultRetention() Retention {
+	return Retention{Full: 30, Weeks: 52, Timelines: 7, MaxBytes: 2 << 30}
+}
 
 // Thin removes records by the rule, and those of no night, which one that was
 // killed left behind; keep names files of the night under way. It says what it
@@ -61,7 +67,7 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 	for i, n := range nights {
 		kept := rule.keeps(nights, i)
 		for _, r := range n.Records {
-			stay[r.File] = stay[r.File] || kept
+			stay[r.File] = stay[r.File] || kept && r.Role != RoleTimeline || r.Role == RoleTimeline && len(nights)-i <= rule.Timelines
 			age[r.File] = len(nights) - i
 			fixed[r.File] = fixed[r.File] || i == len(nights)-1
 		}
@@ -95,10 +101,12 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 			}
 		}
 	}
-	for _, name := range old {
-		if rule.MaxBytes > 0 && bytes > rule.MaxBytes && !fixed[name] && stay[name] {
-			if err := drop(name); err != nil {
-				return removed, bytes, 0, err
+	for _, timelines := range []bool{true, false} {
+		for _, name := range old {
+			if rule.MaxBytes > 0 && bytes > rule.MaxBytes && !fixed[name] && stay[name] && strings.HasSuffix(name, timelineSuffix) == timelines {
+				if err := drop(name); err != nil {
+					return removed, bytes, 0, err
+				}
 			}
 		}
 	}

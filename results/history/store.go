@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -341,6 +342,30 @@ func (s *Store) Keep(role string, r *results.Record) (Kept, error) {
 		File: fmt.Sprintf("%s-%s-%s.json.gz", r.Created.UTC().Format("20060102T150405Z"), strings.ReplaceAll(role, " ", "-"), sum[:hashInName])}
 	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b)
 }
+
+// RoleTimeline is the role of a traced pass's timeline, which [Retention] keeps
+// for fewer nights than records.
+const RoleTimeline = "timeline"
+
+// timelineSuffix ends the names of timelines.
+const timelineSuffix = ".trace.json.gz"
+
+// KeepTimeline stores a copy of the timeline in a file, which a record of that
+// time names, and says where: beside the records. One that is there already is
+// not written again.
+func (s *Store) KeepTimeline(created time.Time, file string) (Kept, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Kept{}, fmt.Errorf("read the timeline: %w", err)
+	}
+	sum := hashOf(b)
+	k := Kept{Role: RoleTimeline, SHA256: sum, Bytes: int64(len(b)),
+		File: fmt.Sprintf("%s-%s-%s%s", created.UTC().Format("20060102T150405Z"), RoleTimeline, sum[:hashInName], timelineSuffix)}
+	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b)
+}
+
+// Records is the folder of records and timelines.
+func (s *Store) Records() string { return filepath.Join(s.dir, recordsDir) }
 
 // Record reads a record that is kept. One that was thinned is an error that
 // wraps fs.ErrNotExist; one that is not as it was written, a [*DamagedError].

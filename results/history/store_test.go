@@ -303,7 +303,7 @@ func TestFullDisk(t *testing.T) {
 	record := &results.Record{Schema: results.Schema{Name: results.SchemaName, Major: 1}, Created: time.Unix(1e9, 0)}
 	_, nightErr := s.Append(night(4, 1))
 	_, keepErr := s.Keep("head", record)
-	for _, err := range []error{nightErr, keepErr, s.Pin(Pin{Name: "x"}), s.Acknowledge(Acknowledgement{ID: "x"})} {
+	for _, err := range []error{nightErr, keepErr, s.Pin(Pin{Name: "x"}), s.Acknowledge(results.Acknowledgement{ID: "x"})} {
 		var full *FullError
 		if !errors.As(err, &full) || !strings.HasSuffix(err.Error(), ": no space left on device") {
 			t.Errorf("%v", err)
@@ -409,7 +409,7 @@ func TestPinsAndAcknowledgements(t *testing.T) {
 		t.Errorf("pinned again: %v", err)
 	}
 	for _, until := range []int{1, 9} {
-		if err := s.Acknowledge(Acknowledgement{ID: "x", Until: when.AddDate(0, 0, until)}); err != nil {
+		if err := s.Acknowledge(results.Acknowledgement{ID: "x", Until: when.AddDate(0, 0, until)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/timeline"
 )
 
@@ -27,9 +28,7 @@ func File(path string, x *timeline.Index) error {
 }
 
 func file(path string, x *timeline.Index) (err error) {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		path = resolved
-	}
+	path = results.FollowLinks(path)
 	old, err := os.Stat(path)
 	switch {
 	case err == nil && !old.Mode().IsRegular():

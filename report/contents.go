@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -104,7 +105,7 @@ func (s sources) headlineRows() (columns []string, out []Headline) {
 	for cell, src := range s.headlineCells {
 		h := Headline{Cell: keys(src, cell, cols), Remarks: headlineRemarks(&cell.Headline), Withheld: true, Text: "-", Range: "-", Processes: "-"}
 		if r := cell.Headline.Ratio; !cell.Verify.Equal {
-			h.Remarks = "withheld: the modes were not found equal"
+			h.Remarks = withheldRemark + "the modes were not found equal"
 		} else if r != nil {
 			h.Base, h.Best, h.Processes = name(r.Base), name(r.Other), logs(r)
 			if f, ok := ratioFigure(r); ok {
@@ -224,7 +225,21 @@ func (s sources) verdict(hs []Headline, columns []string) []string {
 		say("%s without an interval, as there was one process: other runs may differ by any amount.", upper(cellsWord(n)))
 	}
 	if n := len(withheld); n > 0 {
-		say("Withheld in %s: see the remarks.", cellsWord(n))
+		why, same := withheld[0].Remarks, true
+		for _, h := range withheld {
+			same = same && h.Remarks == why
+		}
+		switch {
+		case same && n == len(hs):
+			// Remarks go on with what else is missing.
+			why, _, _ = strings.Cut(strings.TrimPrefix(why, withheldRemark), "; no split")
+			say("No headline: %s.", why)
+			if n > 1 {
+				say("Withheld in %s.", cellsWord(n))
+			}
+		default:
+			say("Withheld in %s: see the remarks.", cellsWord(n))
+		}
 	}
 	return append(out, tail...)
 }
@@ -257,6 +272,15 @@ func (s sources) placer(hs []Headline, columns []string) func(h Headline, before
 			differs[i] = differs[i] || h.Cell[i] != hs[0].Cell[i]
 		}
 	}
+	// A file's name is long, and needed only where cells are else alike.
+	if i := slices.Index(columns, "file"); i >= 0 {
+		seen := map[string]bool{}
+		for _, h := range hs {
+			rest := slices.Delete(slices.Clone(h.Cell), i, i+1)
+			seen[strings.Join(rest, "\x00")] = true
+		}
+		differs[i] = len(seen) < len(hs)
+	}
 	return func(h Headline, before string) string {
 		var words []string
 		for i, c := range columns {
@@ -273,3 +297,6 @@ func (s sources) placer(hs []Headline, columns []string) func(h Headline, before
 		return before + strings.Join(words, ", ")
 	}
 }
+
+// withheldRemark begins the remark of a headline that is not told.
+const withheldRemark = "withheld: "

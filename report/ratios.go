@@ -113,7 +113,7 @@ func (s sources) headlineCells(yield func(*results.Cell, *source) bool) {
 func headlineRemarks(h *results.Headline) string {
 	var remarks []string
 	if r := h.Ratio; r == nil {
-		remarks = append(remarks, "withheld: "+plain(h.Withheld))
+		remarks = append(remarks, withheldRemark+plain(h.Withheld))
 	} else if f, _ := ratioFigure(r); f.interval != nil && f.interval.Low <= 1 && f.interval.High >= 1 {
 		remarks = append(remarks, "the interval holds 1: no difference shown")
 	}

@@ -340,7 +340,12 @@ func (f *family) tracedParts() (pictures []Picture, absent []string) {
 			}
 		}
 		if high > 0 {
-			about.Doubts = append(about.Doubts, fmt.Sprintf("Recording made the steps %s to %s times as long as without it.", digits(low), digits(high)))
+			said := fmt.Sprintf("Recording made the steps %s to %s times as long as without it.", digits(low), digits(high))
+			if low >= 1-plainInflation && high <= 1+plainInflation {
+				about.Subtitle = append(about.Subtitle, said)
+			} else {
+				about.Doubts = append(about.Doubts, said)
+			}
 		}
 		p, err := StepBars(about, parts)
 		if err != nil {
@@ -351,6 +356,10 @@ func (f *family) tracedParts() (pictures []Picture, absent []string) {
 	}
 	return pictures, absent
 }
+
+// plainInflation is by how much recording may lengthen a step, or seem to shorten
+// it, and be a fact like others; beyond it is a doubt.
+const plainInflation = 0.05
 
 // partsOf are means over all recorded steps, so that the parts add up.
 func partsOf(c *results.Configuration) StepParts {

@@ -148,12 +148,12 @@ func levels(s results.Series, changes []results.Change, by float64) []point {
 		mean := sum / float64(n)
 		return []point{at(begin, mean), at(end, mean)}
 	}
-	level := changes[0].Before
+	level := 0.0
 	var out []point
 	for _, c := range changes {
 		if c.Index > 0 {
 			if len(out) == 0 {
-				out = append(out, at(begin, level))
+				out = append(out, at(begin, c.Before))
 			}
 			x := nightOf(s, c.Index) - .5
 			out = append(out, at(x, c.Before), at(x, c.After))

@@ -48,11 +48,12 @@ index that is lost or damaged is made anew.
 
 A change point is where the level of a row changes by more than chance explains
 (E-divisive in windows of %d nights, p below %g by Student's test). One of the
-last %d nights is provisional, as a single bad night looks the same. ack
-acknowledges one until a day.
+last %d nights is provisional, as a single bad night looks the same; one of less
+than %g %% is small, and nobody has to look at it. ack acknowledges one until a
+day.
 
 --row narrows it to rows whose name has a text in it, and --json then has every
-process. --plots draws each row as PNG and SVG into a folder.`, history.Window, history.MaxP, history.Tail),
+process. --plots draws each row as PNG and SVG into a folder.`, history.Window, history.MaxP, history.Tail, 100*results.LeastEffect),
 		Example: `  trbench history
   trbench history --row=submit_time_ns --plots=trends
   trbench history --row=eager/event --json

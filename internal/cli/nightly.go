@@ -43,6 +43,9 @@ page for a browser, and exits by the confirmed verdict.
 
 %s
 
+With --trace in run, the timelines of each configuration are kept with the night,
+for as many nights as retention says, and the page shows a step of each.
+
 With base_command both sides are measured again, each by its own program.
 Without, head alone is, and compared with the pinned runs: that excludes a bad
 moment of the run, and cannot tell a slower program from a machine that has

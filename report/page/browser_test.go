@@ -140,6 +140,18 @@ func (b *tab) eval(expression string, out any) {
 	}
 }
 
+// until waits for what a later frame brings.
+func (b *tab) until(done func() bool, otherwise string) {
+	b.t.Helper()
+	for range 100 {
+		if done() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b.t.Error(otherwise)
+}
+
 // do is a script as a step.
 func do(script string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](script)
@@ -194,6 +206,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("themes", func(t *testing.T) { themes(t, in, samples(t)["cpu"]) })
 	t.Run("prints", func(t *testing.T) { prints(t, in, gpu) })
 	t.Run("comparison", func(t *testing.T) { comparison(t, in, gpu) })
+	t.Run("trends", func(t *testing.T) { trends(t, in, samples(t)["cpu"]) })
 	r := traced(t, t.TempDir(), 800)
 	withMachine(r.Record)
 	var extra page.Extra

@@ -125,7 +125,9 @@ func Write(w io.Writer, records []report.Named, extra Extra) error {
 	d := data{Charts: contents.Charts, Timelines: extra.Timelines}
 	if extra.Trends != nil {
 		for _, t := range extra.Trends.Rows {
-			d.Trends = append(d.Trends, t.Chart)
+			if t.Drawn {
+				d.Trends = append(d.Trends, t.Chart)
+			}
 		}
 	}
 	if len(d.Timelines) > 0 {

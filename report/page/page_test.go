@@ -190,6 +190,7 @@ func byID(n *html.Node, id string) *html.Node {
 type pageData struct {
 	Charts    []report.Chart  `json:"charts"`
 	Timelines []page.Timeline `json:"timelines"`
+	Trends    []report.Chart  `json:"trends"`
 }
 
 func dataOf(t *testing.T, doc *html.Node) (out pageData) {

@@ -216,9 +216,9 @@ type span struct {
 	name, kind int
 }
 
-// lanes adds spans in as few rows as overlaps allow; what fits in none of them is
-// counted in a note.
-func (b *builder) lanes(title, clock string, spans []span) {
+// lanes adds spans in as few rows as overlaps allow, most at most; what fits in none
+// of them is counted in a note.
+func (b *builder) lanes(title, clock string, spans []span, most int) {
 	slices.SortStableFunc(spans, func(p, q span) int { return cmp.Or(cmp.Compare(p.from, q.from), cmp.Compare(q.to, p.to)) })
 	var rows []Lane
 	var ends []int64
@@ -230,7 +230,7 @@ func (b *builder) lanes(title, clock string, spans []span) {
 		}
 		row := slices.IndexFunc(ends, func(end int64) bool { return end <= from })
 		if row < 0 {
-			if len(rows) == maxRows {
+			if len(rows) == most {
 				over++
 				continue
 			}
@@ -300,15 +300,17 @@ func (b *builder) host() {
 				beside = append(beside, span{r.StartNs, r.EndNs, b.name(t.Text(r.Name)), spanRange})
 			}
 		}
-		b.lanes(title+" calls", "host", calls)
-		b.lanes(title+" work", "host", beside)
+		b.lanes(title+" calls", "host", calls, maxRows)
+		b.lanes(title+" work", "host", beside, maxRows)
 	}
 }
 
-// streams adds a lane for each stream with work.
+// streams adds a lane for each stream with work; or, where a graph spreads its
+// nodes over more streams than have room, as many lanes as work at once.
 func (b *builder) streams() {
 	t := b.x.T
-	more := 0
+	var titles []string
+	var of [][]span
 	for i := range t.Streams {
 		if t.Streams[i].Device != b.device {
 			continue
@@ -331,24 +333,16 @@ func (b *builder) streams() {
 		if len(spans) == 0 {
 			continue
 		}
-		if more > 0 || b.lanesOf("device") >= maxStreams {
-			more++
-			continue
-		}
-		b.lanes(cmp.Or(report.Plain(t.Streams[i].Name), "stream "+report.Plain(t.Streams[i].ID)), "device", spans)
+		titles, of = append(titles, cmp.Or(report.Plain(t.Streams[i].Name), "stream "+report.Plain(t.Streams[i].ID))), append(of, spans)
 	}
-	if more > 0 {
-		b.out.Doubts = append(b.out.Doubts, fmt.Sprintf("%d more streams are not drawn.", more))
+	if len(of) > maxStreams {
+		b.out.Facts = append(b.out.Facts, fmt.Sprintf("%d streams, drawn by how many work at once", len(of)))
+		b.lanes("at work", "device", slices.Concat(of...), maxStreams)
+		return
 	}
-}
-
-func (b *builder) lanesOf(clock string) (n int) {
-	for _, l := range b.out.Lanes {
-		if l.Clock == clock {
-			n++
-		}
+	for i, spans := range of {
+		b.lanes(titles[i], "device", spans, maxRows)
 	}
-	return n
 }
 
 // gaps adds the device's gaps.
@@ -409,7 +403,7 @@ func (b *builder) facts(w timeline.Window, step timeline.Step, s Subject) {
 			out = append(out, name+" "+share(ns))
 		}
 	}
-	b.out.Facts = append(out, s.Facts...)
+	b.out.Facts = slices.Concat(out, b.out.Facts, s.Facts)
 	if n := len(b.x.T.Devices); n > 1 {
 		b.out.Facts = append(b.out.Facts, fmt.Sprintf("of device %s, one of %d", report.Plain(b.x.T.Devices[b.device].ID), n))
 	}

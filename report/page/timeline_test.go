@@ -132,6 +132,35 @@ func TestTimelineOverlaps(t *testing.T) {
 	}
 }
 
+// A graph's nodes on more streams than have room are drawn by how many work at
+// once; none is lost.
+func TestTimelineManyStreams(t *testing.T) {
+	h := byHand()
+	for i := range int64(20) {
+		h.Streams = append(h.Streams, timeline.Stream{Device: 1, ID: fmt.Sprint(100 + i)})
+		h.Ops = append(h.Ops, timeline.Op{StartNs: 1450 + 20*i, EndNs: 1480 + 20*i, Device: 1, Stream: int32(3 + i), Name: 0, Timed: true})
+	}
+	got, err := page.NewTimeline(timeline.NewIndex(h), page.Subject{Steps: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := 0
+	var titles []string
+	for _, l := range got.Lanes[2:] {
+		titles = append(titles, l.Title)
+		drawn += len(l.StartNs)
+		for i := 1; i < len(l.StartNs); i++ {
+			if l.StartNs[i] < l.StartNs[i-1]+l.LengthNs[i-1] {
+				t.Errorf("%d lies on %d of %q", l.StartNs[i], l.StartNs[i-1], l.Title)
+			}
+		}
+	}
+	// Two of them overlap, and with them a or c.
+	if drawn != 22 || fmt.Sprintf("%q", titles) != `["at work" "" ""]` || len(got.Doubts) > 0 || !slices.Contains(got.Facts, "22 streams, drawn by how many work at once") {
+		t.Errorf("%d spans in lanes %q, %v, %v", drawn, titles, got.Doubts, got.Facts)
+	}
+}
+
 // Which step is drawn, and what has none.
 func TestTimelineSteps(t *testing.T) {
 	// Lengths of steps on the device: 1000 for the lead, then 3000, 1000, 2000.

@@ -36,7 +36,9 @@ type Trend struct {
 	State string
 	// Open says that its chart is unfolded from the start: there is something to
 	// look at.
-	Open  bool
+	Open bool
+	// Drawn says that it has a chart of its own.
+	Drawn bool
 	Spark Spark
 	Chart report.Chart
 
@@ -73,6 +75,9 @@ const (
 	maxTrendNights = 365
 	minTrendNights = 20
 	maxTrendRows   = maxTrendPoints / minTrendNights
+	// maxTrendCharts is how many rows have a chart of their own, and a table of
+	// values, beside the small drawing.
+	maxTrendCharts = 120
 	// maxTrendListed is how many nights a chart's table of values has.
 	maxTrendListed = 30
 	// maxUnfolded is how many charts are unfolded from the start.
@@ -162,6 +167,7 @@ func NewTrends(series []results.Series, changes []results.Change, tonight *resul
 		}
 		one.Chart.Subtitle = one.Chart.Subtitle[1:] // it stands beneath its row's name
 		one.Spark = sparkOf(one.Chart)
+		one.Drawn = len(t.Rows) < maxTrendCharts
 		if n := len(one.Chart.Table.Rows) - maxTrendListed; n > 0 {
 			one.Chart.Table.Rows = one.Chart.Table.Rows[:maxTrendListed]
 			one.Chart.Notes = append(one.Chart.Notes, fmt.Sprintf("The table has the last %d nights; trbench history --row=NAME --csv has all.", maxTrendListed))
@@ -170,6 +176,9 @@ func NewTrends(series []results.Series, changes []results.Change, tonight *resul
 	}
 	for i := range t.Rows[:min(len(t.Rows), maxUnfolded)] {
 		t.Rows[i].Open = t.Rows[i].rank < rankQuiet || i == 0
+	}
+	if n := len(t.Rows) - maxTrendCharts; n > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d rows have no chart of their own on this page; trbench history --row=NAME --plots=DIR draws any.", n))
 	}
 	if longest > nights {
 		t.Notes = append(t.Notes, fmt.Sprintf("Drawn are the last %d nights of each row, of up to %d; change points are found in all of them.", nights, longest))

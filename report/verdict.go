@@ -64,7 +64,7 @@ func VerdictLine(c *results.Comparison) string {
 		line += ", and something is missing"
 	}
 	if counts[results.Slower] > 0 && !c.Confirmed {
-		line += "; measured once: a second measurement of both sides can confirm it"
+		line += "; measured once, so not confirmed"
 	}
 	return line
 }
@@ -83,7 +83,7 @@ func VerdictHeadline(c *results.Comparison) string {
 		if c.Confirmed {
 			return "Head is slower than base in " + rows + ", confirmed."
 		}
-		return "Head is slower than base in " + rows + "."
+		return "Head is slower than base in " + rows + ", measured once."
 	case results.Faster:
 		return "Head is faster than base in " + rows + ", and slower in none."
 	case results.Same:
@@ -116,7 +116,7 @@ func VerdictSentences(c *results.Comparison) []string {
 		out = append(out, fmt.Sprintf("Most: %s, %s.", changeOf(*worst.Ratio), plain(worst.Row.String())))
 	}
 	if worst != nil && !c.Confirmed {
-		out = append(out, "Measured once: a bad moment of the machine can look the same. A second measurement of both sides can confirm it.")
+		out = append(out, "Not confirmed: a bad moment of the machine can look the same. A second measurement of both sides can confirm it.")
 	}
 	if n := len(c.Partial); n > 0 {
 		out = append(out, "Something is missing: "+strings.Join(plains(c.Partial[:min(n, 3)]), "; ")+map[bool]string{true: "; and more", false: ""}[n > 3]+".")
@@ -398,7 +398,7 @@ func changeOf(ratio float64) string {
 }
 
 func intervalIn(i *results.Interval) string {
-	if i == nil {
+	if i == nil || i.Coverage <= 0 {
 		return "-"
 	}
 	return changeOf(i.Low) + " to " + changeOf(i.High)
@@ -416,7 +416,7 @@ func intervalNote(c *results.Comparison) []string {
 	lines := []string{"p is Mann and Whitney's of the processes' medians after Holm's correction over all rows; threshold is the least change that counts."}
 	var kinds []string
 	for _, v := range c.Rows {
-		if v.Interval == nil {
+		if v.Interval == nil || v.Interval.Coverage <= 0 {
 			continue
 		}
 		if k := fmt.Sprintf("covers %s at %d:%d processes", percent(v.Interval.Coverage), v.Base.Processes, v.Head.Processes); !slices.Contains(kinds, k) {
@@ -428,6 +428,10 @@ func intervalNote(c *results.Comparison) []string {
 	}
 	return lines
 }
+
+// NextSteps lists what a comparison's rows ask for, each step once, those of the
+// worst rows first.
+func NextSteps(c *results.Comparison) []string { return nextSteps(c) }
 
 // nextSteps lists what rows ask for, each step once.
 func nextSteps(c *results.Comparison) []string {
@@ -559,7 +563,11 @@ func explainLines(v *results.RowVerdict, put func(name, text string)) {
 	if v.Ratio != nil {
 		line("effect", "head / base %s, %s", fiveDigits(*v.Ratio), changeOf(*v.Ratio))
 	}
-	if i := v.Interval; i != nil {
+	switch i := v.Interval; {
+	case i == nil:
+	case i.Coverage <= 0:
+		line("interval", "none: so few processes give none")
+	default:
 		line("interval", "%s, %s, covers %s of the asked %s", intervalIn(i), i.Method, percent(i.Coverage), percent(i.Level))
 	}
 	switch {
@@ -574,7 +582,7 @@ func explainLines(v *results.RowVerdict, put func(name, text string)) {
 	if v.P != nil {
 		line("U", "%s of %d pairs have head above base", fiveDigits(*v.U), v.Base.Processes*v.Head.Processes)
 		line("p", "%s, two-sided; %s after Holm over %d rows; at most %s counts", fiveDigits(*v.P), fiveDigits(*v.AdjustedP), v.Family, fiveDigits(v.Alpha))
-		line("least p", "%s with %d processes against %d; one of %d rows needs %s", fiveDigits(*v.FloorP), v.Base.Processes, v.Head.Processes, v.Family,
+		line("least p", "%s with %s against %d; one of %d rows needs %s", fiveDigits(*v.FloorP), counted(v.Base.Processes, "process", "processes"), v.Head.Processes, v.Family,
 			fiveDigits(v.Alpha/float64(max(v.Family, 1))))
 	}
 	line("needs", "%d processes of base and %d of head for one of %d rows", v.NeedBase, v.NeedHead, v.Family)
@@ -606,10 +614,14 @@ func noAlert(v *results.RowVerdict) string {
 
 func explainSide(line func(name, format string, args ...any), name string, s results.RowSide, unit string) {
 	if s.Median == nil {
-		line(name, "%d processes, no median", s.Processes)
+		line(name, "%s, no median", counted(s.Processes, "process", "processes"))
 		return
 	}
-	line(name, "%s, the median of %d runs' medians, %d processes", figureIn(s.Median, unit), len(s.Runs), s.Processes)
+	of := "the median of 1 run"
+	if n := len(s.Runs); n != 1 {
+		of = fmt.Sprintf("the median of %d runs' medians", n)
+	}
+	line(name, "%s, %s, %s", figureIn(s.Median, unit), of, counted(s.Processes, "process", "processes"))
 	for i, r := range s.Runs {
 		var words []string
 		for _, v := range r {

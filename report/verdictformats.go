@@ -121,7 +121,8 @@ func rowLine(v *results.RowVerdict) csvLine {
 }
 
 // JUnit's XML, as CI servers read it: a row is a test case, which fails if it
-// is slower and is skipped if it cannot be told.
+// is slower and confirmed, and is skipped if it cannot be told or was measured
+// once.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -172,6 +173,11 @@ func verdictJUnit(w io.Writer, c *results.Comparison) error {
 		explainRow(&b, v, "")
 		switch v.Verdict {
 		case results.Slower:
+			if !c.Confirmed {
+				x.Skipped = &junitMessage{Message: plain("slower, measured once: " + v.Why + "; " + v.Next)}
+				s.Skipped++
+				break
+			}
 			x.Failure = &junitMessage{Message: plain(v.Why), Type: v.Reason, Text: b.String()}
 			s.Failures++
 		case results.Ambiguous:

@@ -213,8 +213,8 @@ func explain(v *results.RowVerdict) {
 		v.Why = "a figure is not a number above 0"
 		v.Next = "run it again; such a record was not written by a good run"
 	case results.TooFewProcesses:
-		v.Why = fmt.Sprintf("%d processes against %d cannot tell: the least p they can reach is %s, and one of %s needs %s",
-			v.Base.Processes, v.Head.Processes, number(*v.FloorP), rows(v.Family), number(v.Alpha/float64(v.Family)))
+		v.Why = fmt.Sprintf("%s against %d cannot tell: the least p they can reach is %s, and one of %s needs %s",
+			processes(v.Base.Processes), v.Head.Processes, number(*v.FloorP), rows(v.Family), number(v.Alpha/float64(v.Family)))
 		v.Next = more
 	case results.Significant:
 		v.Why = fmt.Sprintf("%s, at least %s, and p %s after Holm over %s, at most %s",
@@ -255,6 +255,13 @@ func missing(v *results.RowVerdict) string {
 		sides = append(sides, results.HeadSide)
 	}
 	return strings.Join(sides, " and ")
+}
+
+func processes(n int) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
 }
 
 func rows(n int) string {

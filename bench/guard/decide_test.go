@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 		{"alone", runs(run(8, 100)), runs(append(run(7, 102), 99)), nil, "", 0, results.Slower, results.Significant, "p 0.0104 after Holm over 1 row"},
 		{"among ten", runs(run(8, 100)), runs(append(run(7, 102), 99)), nil, "", 9, results.Ambiguous, results.NotSignificant, "p 0.104 after Holm over 10 rows is above 0.05"},
 		{"3 against 3", runs(run(3, 100)), runs(run(3, 150)), nil, "", 0, results.Ambiguous, results.TooFewProcesses, "at least 4 processes a side"},
-		{"1 against 1", runs(run(1, 100)), runs(run(1, 150)), nil, "", 0, results.Ambiguous, results.TooFewProcesses, "1 processes against 1 cannot tell"},
+		{"1 against 1", runs(run(1, 100)), runs(run(1, 150)), nil, "", 0, results.Ambiguous, results.TooFewProcesses, "1 process against 1 cannot tell"},
 		{"none against some", nil, runs(run(8, 150)), nil, "", 0, results.Ambiguous, results.NoFigures, "no figures of base"},
 		{"some against none", runs(run(8, 150)), runs(nil), nil, "", 0, results.Ambiguous, results.NoFigures, "no figures of head"},
 		{"NaN", runs([]float64{100, math.NaN()}), runs(run(8, 150)), nil, "", 0, results.Ambiguous, results.BadFigures, "not a number above 0"},

@@ -56,19 +56,20 @@ why there was no alert: a row's name or a part of it.
 
 A slower row is confirmed by a second measurement of both sides, in fresh
 processes at another time, which --confirm-base and --confirm-head name: %d
-processes a side and more. Only rows that both call slower then count. Without
-these flags the records given are all the evidence there is: what they show
-counts as confirmed, and the verdict says that it was measured once. A bad
-moment of the machine can look the same.
+processes a side and more. Only rows that both call slower then count. Measured
+once, a slower row is listed as slower and the exit code is 3: a bad moment of the
+machine looks the same, and repeats itself only by chance. With one process a side,
+or any number that cannot carry so many rows, every row is ambiguous, and how many
+processes are needed is said.
 
 --html writes a page for a browser: the verdict with all of its numbers first,
 then what report --html shows of the records of both sides. It says on stderr
 where.
 
-Exit codes: 0 nothing is slower; 1 a row is slower, confirmed as above; 2 the
-command line or a record cannot be used; 3 nothing is slower so far, but a row
-is ambiguous, or something is missing: an unfinished record, a failed cell, a
-row that base has and head lacks; 4 the modes in a record disagree.`,
+Exit codes: 0 nothing is slower; 1 a row is slower, and confirmed; 2 the command
+line or a record cannot be used; 3 a row is slower and was measured once, or is
+ambiguous, or something is missing: an unfinished record, a failed cell, a row
+that base has and head lacks; 4 the modes in a record disagree.`,
 			strings.Join(results.Gated(), ", "), d.Alpha, 100*d.MinEffect, d.NoiseFactor, 100*d.MaxHidden, guard.ConfirmProcesses),
 		Example: `  trbench compare base.json head.json
   trbench compare mon.json,tue.json,wed.json thu.json
@@ -208,9 +209,23 @@ type judgedError struct{ c *results.Comparison }
 
 func (e *judgedError) Error() string { return report.VerdictLine(e.c) }
 
+// code is 1 for what was found twice alone: measured once, a bad moment looks the
+// same.
 func (e *judgedError) code() int {
-	if e.c.Verdict == results.Slower {
+	if e.c.Verdict == results.Slower && e.c.Confirmed {
 		return exitFailure
 	}
 	return exitInconclusive
+}
+
+// hint is the first thing to do.
+func (e *judgedError) hint() string {
+	steps := report.NextSteps(e.c)
+	switch {
+	case e.c.Verdict == results.Slower && !e.c.Confirmed:
+		return fmt.Sprintf("measure both sides again, in %d fresh processes each at another time, and give those records as --confirm-base and --confirm-head", guard.ConfirmProcesses)
+	case len(steps) > 0:
+		return steps[0]
+	}
+	return ""
 }

@@ -87,12 +87,12 @@ func TestCompareExamples(t *testing.T) {
 		code int
 		say  string
 	}{
-		"base.json head.json":                                                     {1, "Verdict: slower"},
+		"base.json head.json":                                                     {3, "Verdict: slower"},
 		"mon.json,tue.json,wed.json thu.json":                                     {3, "Verdict: ambiguous"},
-		"base.json head.json --explain=eager/event/device/step_time_ns":           {1, "of 64 pairs have head above base"},
+		"base.json head.json --explain=eager/event/device/step_time_ns":           {3, "of 64 pairs have head above base"},
 		"base.json head.json --confirm-base=base2.json --confirm-head=head2.json": {1, "confirmed, again "},
-		"base.json head.json --format=junit":                                      {1, "<testsuites "},
-		"base.json head.json --html=page.html":                                    {1, "Verdict: slower"},
+		"base.json head.json --format=junit":                                      {3, "<testsuites "},
+		"base.json head.json --html=page.html":                                    {3, "Verdict: slower"},
 	}
 	for line := range strings.Lines(newCompareCmd(&Env{}).Example) {
 		args, ok := strings.CutPrefix(strings.TrimSpace(line), "trbench compare ")
@@ -118,8 +118,9 @@ func TestCompareOutput(t *testing.T) {
 	for name, args := range map[string]string{
 		"text": "base.json head.json", "markdown": "base.json head.json --format=markdown", "csv": "base.json head.json --format=csv",
 		"junit": "base.json head.json --format=junit", "explain": "base.json head.json --explain=eager/event",
-		"confirmed": "base.json head.json --confirm-base=base2.json --confirm-head=head2.json",
-		"unchanged": "base.json again.json", "runs": "mon.json,tue.json,wed.json thu.json --explain=inside/device/step_time_ns",
+		"confirmed":       "base.json head.json --confirm-base=base2.json --confirm-head=head2.json",
+		"junit_confirmed": "base.json head.json --confirm-base=base2.json --confirm-head=head2.json --format=junit",
+		"unchanged":       "base.json again.json", "runs": "mon.json,tue.json,wed.json thu.json --explain=inside/device/step_time_ns",
 	} {
 		_, stdout, stderr := compareIn(t, dir, strings.Fields(args)...)
 		file := filepath.Join("testdata", "compare", name)
@@ -134,6 +135,41 @@ func TestCompareOutput(t *testing.T) {
 		}
 		if stdout != string(want) {
 			t.Errorf("%s: %s\n%s\nwant\n%s", args, stderr, stdout, want)
+		}
+	}
+}
+
+// Only what was found twice exits 1; what was measured once, or by single
+// processes, exits 3 and says on stderr what to do.
+func TestCompareExitCodes(t *testing.T) {
+	dir := recordsIn(t)
+	for _, name := range []string{"base", "head"} {
+		r := load(t, dir, name+".json")
+		keep(r, 1)
+		store(t, dir, name+"1.json", r)
+	}
+	for _, test := range []struct {
+		args   string
+		code   int
+		stderr string
+		says   []string
+	}{
+		{"base.json head.json", exitInconclusive, "trbench: slower (6 rows: 5 slower, 1 ambiguous); measured once, so not confirmed\nhint: measure both sides again, in 12 fresh processes each at another time, and give those records as --confirm-base and --confirm-head\n", nil},
+		{"base.json head.json --confirm-base=base2.json --confirm-head=head2.json", exitFailure, "trbench: slower (6 rows: ", []string{"confirmed, again "}},
+		{"base1.json head1.json", exitInconclusive, "trbench: ambiguous (6 rows: 6 ambiguous)\nhint: measure with at least 5 processes a side (6 rows)\n",
+			[]string{"  -  1         1%        1:1  too_few_processes", "measure with at least 5 processes a side (6 rows)"}},
+		{"base1.json head1.json --explain=eager/event/device/step_time_ns", exitInconclusive, "hint: measure with at least 5 processes a side (6 rows)\n",
+			[]string{"1 process against 1 cannot tell: the least p they can reach is 1, and one of 6 rows needs 0.00833", "the median of 1 run, 1 process\n", "none: so few processes give none"}},
+		{"head.json base.json", exitInconclusive, "hint: measure again with more processes", nil},
+	} {
+		code, stdout, stderr := compareIn(t, dir, strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stderr, test.stderr) {
+			t.Errorf("%s: exit %d, want %d: %s", test.args, code, test.code, stderr)
+		}
+		for _, want := range test.says {
+			if !strings.Contains(stdout, want) {
+				t.Errorf("%s: lacks %q:\n%s", test.args, want, stdout)
+			}
 		}
 	}
 }
@@ -198,12 +234,12 @@ func TestCompareFormatsAgree(t *testing.T) {
 	if err := xml.Unmarshal([]byte(stdout), &suites); err != nil {
 		t.Fatal(err)
 	}
-	if suites.Tests != 6 || suites.Failures != slower || suites.Suites[0].Skipped != ambiguous || !strings.Contains(suites.Suites[0].Err, "[load]") {
+	if suites.Tests != 6 || suites.Failures != 0 || suites.Suites[0].Skipped != slower+ambiguous || !strings.Contains(suites.Suites[0].Err, "[load]") {
 		t.Errorf("JUnit %+v", suites)
 	}
 	for _, x := range suites.Suites[0].Cases {
 		v := verdicts[x.Class+"/"+x.Name]
-		if (x.Failure != nil) != (v == results.Slower) || (x.Skipped != nil) != (v == results.Ambiguous) || v == "" {
+		if x.Failure != nil || (x.Skipped != nil) != (v == results.Slower || v == results.Ambiguous) || v == "" {
 			t.Errorf("JUnit case %s/%s of verdict %q", x.Class, x.Name, v)
 		}
 	}
@@ -256,7 +292,7 @@ func TestCompareOddRecords(t *testing.T) {
 		code   int
 		say    string // on stdout, or for exit 2 and 4 on stderr
 	}{
-		{"twice as slow", func(_, h *results.Record) { scale(h, 64) }, "", 1, "Verdict: slower (6 rows: 6 slower)"},
+		{"twice as slow", func(_, h *results.Record) { scale(h, 64) }, "", 3, "Verdict: slower (6 rows: 6 slower); measured once, so not confirmed"},
 		{"twice as fast", func(_, h *results.Record) { scale(h, 1./64) }, "", 0, "Verdict: faster (6 rows: 6 faster)"},
 		{"both scaled", func(b, h *results.Record) { scale(b, 1024); scale(h, 1024) }, "", 0, "Verdict: same (6 rows: 6 same)"},
 		{"one process", func(_, h *results.Record) { keep(h, 1) }, "", 3, "8 processes of base against 4 of head"},

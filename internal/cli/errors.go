@@ -21,7 +21,7 @@ const (
 	exitOK           = 0
 	exitFailure      = 1
 	exitUsage        = 2 // usage, input or environment
-	exitInconclusive = 3 // nothing was found, and it cannot be told, or something is missing
+	exitInconclusive = 3 // it cannot be told, was found only once, or something is missing
 	exitDisagree     = 4 // the modes computed different bits, or verify found anything else wrong
 	exitInterrupted  = 130
 )
@@ -97,8 +97,11 @@ func hint(err error) string {
 		partial  *partialError
 		unstored *unstoredError
 		unclear  *inconclusiveError
+		judged   *judgedError
 	)
 	switch {
+	case errors.As(err, &judged):
+		return judged.hint()
 	case errors.As(err, &unstored):
 		return unstored.hint()
 	case errors.As(err, &unclear):

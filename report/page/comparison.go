@@ -43,7 +43,9 @@ func Judged(c *results.Comparison) *Comparison {
 	out.Verdict = append(out.Verdict, report.VerdictSentences(c)...)
 	switch c.Verdict {
 	case results.Slower:
-		out.Status = Worse
+		if out.Status = Unclear; c.Confirmed {
+			out.Status = Worse
+		}
 	case results.Faster:
 		out.Status = Better
 	case results.Same:

@@ -171,7 +171,7 @@ func TestComparison(t *testing.T) {
 // What a comparison's verdict looks like.
 func TestJudgedStatus(t *testing.T) {
 	for verdict, want := range map[string][2]string{
-		results.Slower:    {page.Worse, "Head is slower than base in 2 of 5 rows."},
+		results.Slower:    {page.Unclear, "Head is slower than base in 2 of 5 rows, measured once."},
 		results.Faster:    {page.Better, "Head is faster than base in 1 of 5 rows, and slower in none."},
 		results.Same:      {page.Same, "No difference that matters between base and head in 5 rows."},
 		results.Ambiguous: {page.Unclear, "It cannot be told whether head is slower: 1 of 5 rows are ambiguous."},
@@ -182,7 +182,7 @@ func TestJudgedStatus(t *testing.T) {
 		if got.Status != want[0] || got.Verdict[0] != want[1] {
 			t.Errorf("%s: %s, %q", verdict, got.Status, got.Verdict[0])
 		}
-		if once := strings.Contains(strings.Join(got.Verdict, " "), "Measured once"); !once {
+		if once := strings.Contains(strings.Join(got.Verdict, " "), "Not confirmed"); !once {
 			t.Errorf("%s: a slower row measured once is not said to be", verdict)
 		}
 	}

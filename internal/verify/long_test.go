@@ -26,6 +26,42 @@ func modes() []results.ConfigurationKey {
 	return out
 }
 
+// One step of every mode, alike bit for bit, and nothing else: what
+// scripts/gpu-test.sh sanitize runs, where each call takes long.
+func TestOneStep(t *testing.T) {
+	for _, d := range devicetest.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			spec := workloads.Spec{Model: "golden-tiny", Batch: 2, Precision: workloads.AMP, Optimizer: workloads.Nesterov, EMA: true, Smoothing: 0.1}
+			s := session(t, d.New(t, workloads.Fused), spec, 11, workloads.FinalFull)
+			var want *worker.State
+			for _, k := range modes() {
+				x, err := s.Executor(k)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, part := range []func() error{s.Restore, x.Begin, func() error { return x.Submit(1) }, x.Wait} {
+					if err := part(); err != nil {
+						t.Fatalf("%s: %v", k, err)
+					}
+				}
+				st, err := s.State()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sc, err := s.Scalars(0); err != nil || sc.Step+sc.Skipped != 1 {
+					t.Errorf("%s: scalars %+v after one step, %v", k, sc, err)
+				}
+				if want == nil {
+					want = st
+				}
+				if diff := st.Diff(want); diff != nil {
+					t.Errorf("%s: tensor %s, element %d: %s", k, diff.Tensor, diff.Index, diff.Detail)
+				}
+			}
+		})
+	}
+}
+
 // A GPU learns the learnable classes in every mode; what the CPU device learns
 // is tested with the worker.
 func TestLearnsOnGPU(t *testing.T) {

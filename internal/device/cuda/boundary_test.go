@@ -416,13 +416,18 @@ func (b *boundary) trace(total int) []rerun {
 	return out
 }
 
-// slackNs is by how much records of ordered nodes may overlap: a few per cent of
-// them were seen to on an H200.
-const slackNs = 1000
+// Records of ordered nodes overlap: on an H200 by up to slackNs, and 7 or 8 of
+// 478 by more. A node's own time begins when what it follows has ended, so an
+// overlap is counted once. keptShare is how much of the order a graph's records
+// must keep; names tell graphs of different steps apart.
+const (
+	slackNs   = 1000
+	keptShare = 0.95
+)
 
 // contradicts says why records, ordered by node, are not those of a graph: other
-// names, or, unless nodes may begin early, a node that began before one it follows
-// ended.
+// names, or too many nodes that ended before one they follow did or, unless nodes may
+// begin early, began before that.
 func contradicts(run []ran, names []string, edges [][2]int, early bool) string {
 	for i, name := range names {
 		if name != "" && run[i].name != name {
@@ -436,7 +441,7 @@ func contradicts(run []ran, names []string, edges [][2]int, early bool) string {
 			bad++
 		}
 	}
-	if bad > 0 {
+	if float64(bad) > (1-keptShare)*float64(len(edges)) {
 		return fmt.Sprintf("%d of %d edges are not kept", bad, len(edges))
 	}
 	return ""

@@ -12,8 +12,12 @@ import (
 	"github.com/tech-renaissance/trbench/results"
 )
 
-// traces is the folder of committed records with timelines.
-var traces = filepath.Join("..", "results", "2026-11-30-h200", "traces")
+// sweepFolder is that of the committed records of a sweep; traces has records with
+// timelines.
+var (
+	sweepFolder = filepath.Join("..", "results", "2026-11-30-h200")
+	traces      = filepath.Join(sweepFolder, "traces")
+)
 
 func decoded(t *testing.T, file string) image.Image {
 	t.Helper()
@@ -29,41 +33,109 @@ func decoded(t *testing.T, file string) image.Image {
 	return img
 }
 
-// The committed pictures are those that the command beside them makes, and small;
-// -update writes them anew.
-func TestCommittedPictures(t *testing.T) {
-	for picture, records := range map[string][]string{
-		"trace_step_resnet50_b16_g1.png": {"resnet50-16-amp"},
-		"trace_gaps_resnet50_b16_g1.png": {"resnet50-16-amp"},
-		"trace_parts.png":                {"resnet50-1-amp", "resnet50-16-amp", "resnet50-256-amp", "resnet50-4-amp", "resnet50-64-amp"},
-	} {
-		var named []report.Named
-		for _, r := range records {
-			record, err := results.ReadFile(filepath.Join(traces, r+".json.gz"))
+type committedPlot struct {
+	folder   string
+	pictures []string // none: all
+	records  []string
+	sweep    bool
+	beside   string
+}
+
+// committedPlots are folders of pictures in the sweep's, by the names that a report
+// gives them, and the reports: files below the folder, as one sweep or not.
+func committedPlots() []committedPlot {
+	return []committedPlot{
+		{"traces", []string{"trace_step_resnet50_b16_g1.png", "trace_gaps_resnet50_b16_g1.png"}, []string{"traces/resnet50-16-amp.json.gz"}, false, ""},
+		{"traces", []string{"trace_parts.png"}, []string{"traces/resnet50-*-amp.json.gz"}, false, ""},
+		{"plots", nil, []string{"*-amp.json.gz"}, true, ""},
+		{"plots", []string{"dispatch.png"}, []string{"resnet50-16-dispatch.json.gz"}, false, "peer"},
+	}
+}
+
+// namedFiles reads the records that patterns name below the sweep's folder.
+func namedFiles(t *testing.T, patterns ...string) (out []report.Named) {
+	t.Helper()
+	for _, p := range patterns {
+		files, err := filepath.Glob(filepath.Join(sweepFolder, filepath.FromSlash(p)))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", p, files, err)
+		}
+		for _, f := range files {
+			r, err := results.ReadFile(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			named = append(named, report.Named{Name: r + ".json.gz", Record: record, Dir: traces})
+			out = append(out, report.Named{Name: filepath.Base(f), Record: r, Dir: filepath.Dir(f)})
+		}
+	}
+	return out
+}
+
+// The committed pictures are those that the commands beside them make, and small;
+// -update writes them anew.
+func TestCommittedPictures(t *testing.T) {
+	known := map[string]bool{}
+	for _, c := range committedPlots() {
+		named := namedFiles(t, c.records...)
+		if c.sweep {
+			joined, err := report.Join(named)
+			if err != nil {
+				t.Fatal(err)
+			}
+			named = []report.Named{joined}
+		}
+		if c.beside != "" {
+			var err error
+			if named[0].Peers, err = report.ReadPeers(filepath.Join(sweepFolder, c.beside)); err != nil {
+				t.Fatal(err)
+			}
 		}
 		dir := t.TempDir()
 		if _, _, err := report.Write(dir, []string{report.FormatPlots}, named); err != nil {
 			t.Fatal(err)
 		}
-		committed := filepath.Join(traces, picture)
-		if updating() {
-			b, err := os.ReadFile(filepath.Join(dir, picture))
-			if err == nil {
-				err = os.WriteFile(committed, b, 0o644)
+		pictures := c.pictures
+		if pictures == nil {
+			made, err := filepath.Glob(filepath.Join(dir, "*.png"))
+			if err != nil || len(made) == 0 {
+				t.Fatal(made, err)
 			}
-			if err != nil {
-				t.Fatal(err)
+			for _, m := range made {
+				pictures = append(pictures, filepath.Base(m))
 			}
 		}
-		if err := compare(decoded(t, filepath.Join(dir, picture)), decoded(t, committed)); err != nil {
-			t.Errorf("%s: %v (look at both; -update writes it anew)", committed, err)
+		for _, picture := range pictures {
+			committed := filepath.Join(sweepFolder, c.folder, picture)
+			known[committed] = true
+			if updating() {
+				b, err := os.ReadFile(filepath.Join(dir, picture))
+				if err == nil {
+					err = os.MkdirAll(filepath.Dir(committed), 0o755)
+				}
+				if err == nil {
+					err = os.WriteFile(committed, b, 0o644)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := compare(decoded(t, filepath.Join(dir, picture)), decoded(t, committed)); err != nil {
+				t.Errorf("%s: %v (look at both; -update writes it anew)", committed, err)
+			}
+			if info, err := os.Stat(committed); err != nil || info.Size() > maxGoldenBytes {
+				t.Errorf("%s: %v, %+v", committed, err, info)
+			}
 		}
-		if info, err := os.Stat(committed); err != nil || info.Size() > maxGoldenBytes {
-			t.Errorf("%s: %v, %+v", committed, err, info)
+	}
+	for _, folder := range []string{"plots", "traces"} {
+		there, err := filepath.Glob(filepath.Join(sweepFolder, folder, "*.png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range there {
+			if !known[p] {
+				t.Errorf("%s: no command makes it", p)
+			}
 		}
 	}
 }
@@ -106,5 +178,31 @@ func TestCommittedTables(t *testing.T) {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks the table of %s:\n%s", workload, want)
 		}
+	}
+}
+
+// So is the table of what bounds eager steps.
+func TestCommittedBounds(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(sweepFolder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined, err := report.Join(namedFiles(t, "traces/resnet*-16-amp.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined.LaunchFloorNs = 3429
+	var out strings.Builder
+	if _, err := report.Selected(&out, report.FormatTable, []report.Named{joined}, []string{"bound"}); err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for i, line := range strings.Split(out.String(), "\n") {
+		if i > 0 && i < 5 {
+			want += "    " + line + "\n"
+		}
+	}
+	if !strings.Contains(string(page), want) {
+		t.Errorf("the page lacks the table:\n%s", want)
 	}
 }

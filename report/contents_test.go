@@ -283,29 +283,30 @@ func TestPhases(t *testing.T) {
 	}
 	r.Cells[1].Processes = []results.Process{{Index: 0, Ns: 5}} // an older record's
 	var b strings.Builder
-	told, err := Phases(&b, []Named{{Name: "r.json", Record: r}})
-	if err != nil || !told {
-		t.Fatal(told, err)
+	asked := []string{"phases"}
+	if empty, err := Selected(&b, FormatTable, []Named{{Name: "r.json", Record: r}}, asked); err != nil || len(empty) > 0 {
+		t.Fatal(empty, err)
 	}
 	var rows [][]string
 	for line := range strings.Lines(b.String()) {
 		rows = append(rows, strings.Fields(line))
 	}
 	for i, want := range map[int]string{
-		0: "workload batch gpus process took start build trace tuning end",
-		2: "resnet20-cifar 1 1 0 9.00 s 1.00 s 2.00 s - 3.00 s 3.00 s",
-		3: "resnet20-cifar 1 1 1 3.00 s 1.00 s 1.50 us 0 ns - 1.00 s",
+		0: "Where a process's time went",
+		1: "workload batch gpus process took start build trace tuning end",
+		3: "resnet20-cifar 1 1 0 9.00 s 1.00 s 2.00 s - 3.00 s 3.00 s",
+		4: "resnet20-cifar 1 1 1 3.00 s 1.00 s 1.50 us 0 ns - 1.00 s",
 	} {
 		if got := strings.Join(rows[i], " "); got != want {
 			t.Errorf("line %d is %q, want %q", i, got, want)
 		}
 	}
-	if len(rows) != 5 || !strings.HasPrefix(strings.Join(rows[4], " "), "Wall time by the host's clock.") {
+	if len(rows) < 6 || !strings.HasPrefix(strings.Join(rows[5], " "), "Wall time by the host's clock.") {
 		t.Errorf("%d lines:\n%s", len(rows), b.String())
 	}
 	b.Reset()
 	r.Cells[0].Processes = nil
-	if told, err := Phases(&b, []Named{{Name: "r.json", Record: r}}); told || err != nil || b.Len() > 0 {
-		t.Errorf("of nothing: %v, %v, %q", told, err, b.String())
+	if empty, err := Selected(&b, FormatTable, []Named{{Name: "r.json", Record: r}}, asked); !slices.Equal(empty, asked) || err != nil || b.Len() > 0 {
+		t.Errorf("of nothing: %v, %v, %q", empty, err, b.String())
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -426,16 +425,6 @@ func merged(names []string, phases []results.ProcessPhase) []string {
 		at++
 	}
 	return names
-}
-
-// Phases writes where the wall time of each process went, a process a line. It
-// reports false, and writes nothing, where no record says.
-func Phases(w io.Writer, records []Named) (bool, error) {
-	t := gather(records).phases()
-	if len(t.Grid.Rows) == 0 {
-		return false, nil
-	}
-	return true, writeSections(w, []Section{t}, false)
 }
 
 // runs is how each record was made.

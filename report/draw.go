@@ -175,9 +175,29 @@ func (v *intervals) sentence(what string) string {
 	case len(v.kinds) == 0:
 		return "No intervals: they need two processes or more."
 	case v.none > 0:
-		return fmt.Sprintf("Whiskers, where known: interval of %s (%s).", what, strings.Join(v.kinds, "; "))
+		return fmt.Sprintf("Whiskers, where known: interval of %s (%s).", what, coverages(v.kinds))
 	}
-	return fmt.Sprintf("Whiskers: interval of %s (%s).", what, strings.Join(v.kinds, "; "))
+	return fmt.Sprintf("Whiskers: interval of %s (%s).", what, coverages(v.kinds))
+}
+
+// coverages puts kinds of intervals that differ in their coverage alone into one
+// word: cells have more and fewer processes.
+func coverages(kinds []string) string {
+	var methods []string
+	of := map[string][]string{}
+	for _, k := range kinds {
+		method, covers, _ := strings.Cut(k, ", covers ")
+		if of[method] == nil {
+			methods = append(methods, method)
+		}
+		of[method] = append(of[method], covers)
+	}
+	for i, m := range methods {
+		if c := strings.Join(slices.DeleteFunc(of[m], func(s string) bool { return s == "" }), " or "); c != "" {
+			methods[i] += ", covers " + c
+		}
+	}
+	return strings.Join(methods, "; ")
 }
 
 // only keeps the cells that hold.
@@ -520,12 +540,17 @@ func (f *family) dispatch() ([]Picture, string) {
 			return nil, "it needs eager configurations with two or more --dispatch-ns and a captured one beside them"
 		}
 		var left int
-		if ss, left = choose(ss, maxLines); left > 0 {
+		beside := p.peerSpeedUps(f.peers, cells)
+		if ss, left = choose(ss, max(maxLines-len(beside), 2)); left > 0 {
 			p.Notes = append(p.Notes, fmt.Sprintf("%d more batches are in the tables.", left))
 		}
 		for i := range ss {
 			ss[i].look = looks()[[maxLines]int{0, 2, 4, 5, 6, 1, 3, 7}[i]]
 		}
+		for _, q := range beside {
+			xs = append(xs, q.points[0].x)
+		}
+		ss = append(ss, beside...)
 		ax := linearAxis(xs)
 		u := timeUnit(ax.hi)
 		for i := range ss {

@@ -19,6 +19,7 @@ type family struct {
 	cells []*results.Cell
 	// suffix tells its files from other families' files.
 	suffix string
+	peers  []Peer
 	notes  []string
 	warned []string // the codes of all warnings, each once
 }
@@ -43,7 +44,7 @@ func (s sources) families() (out []*family, absent []string) {
 		i, k := id(src, cell)
 		f := index[i]
 		if f == nil {
-			f = &family{key: k}
+			f = &family{key: k, peers: s.peers}
 			for j, name := range s.columns {
 				if name != "file" || strings.HasPrefix(groups[src], "file ") {
 					f.facts = append(f.facts, fact{name, src.shown[j]})
@@ -192,7 +193,9 @@ func nameFamilies(fs []*family) {
 	}
 	var differ []column
 	for _, c := range columns() {
-		if slices.ContainsFunc(fs, func(f *family) bool { return c.text(f.key) != c.text(fs[0].key) }) {
+		if slices.ContainsFunc(fs, func(f *family) bool {
+			return slices.ContainsFunc(fs, func(o *family) bool { return c.tells(f.key, o.key) })
+		}) {
 			differ = append(differ, c)
 		}
 	}

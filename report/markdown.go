@@ -21,16 +21,8 @@ func (s sources) markdown(w io.Writer, pictures []Picture, absent []string) erro
 		fmt.Fprintf(&b, "- %s\n", markdownText(src.summary()))
 	}
 	for _, t := range s.sections() {
-		fmt.Fprintf(&b, "\n## %s\n\n", markdownText(t.Title))
-		t.Grid.markdown(&b)
-		if len(t.Lines) > 0 {
-			b.WriteString("\n")
-		}
-		for _, line := range t.Lines {
-			// Two spaces keep the line break, so that an indented end of
-			// a worker's stderr stays below its cause.
-			fmt.Fprintf(&b, "%s  \n", markdownText(line))
-		}
+		b.WriteString("\n")
+		t.markdown(&b)
 	}
 	fmt.Fprintf(&b, "\n## benchstat\n\nreport.bench holds every process's figures in Go's benchmark format. To compare the modes:\n\n")
 	fmt.Fprintf(&b, "```sh\n%s\n%s\n```\n\n", benchstatInstall, strings.Join(benchstatCommands, "\n"))
@@ -49,6 +41,20 @@ func (s sources) markdown(w io.Writer, pictures []Picture, absent []string) erro
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// markdown is a table below its title, with its lines.
+func (t Section) markdown(b *strings.Builder) {
+	fmt.Fprintf(b, "## %s\n\n", markdownText(t.Title))
+	t.Grid.markdown(b)
+	if len(t.Lines) > 0 {
+		b.WriteString("\n")
+	}
+	for _, line := range t.Lines {
+		// Two spaces keep the line break, so that an indented end of
+		// a worker's stderr stays below its cause.
+		fmt.Fprintf(b, "%s  \n", markdownText(line))
+	}
 }
 
 // summary is a record in a line: what ran where and when.

@@ -18,6 +18,13 @@ type Named struct {
 	Record *results.Record
 	// Dir is the folder of the record's file, where timelines lie that it names.
 	Dir string
+	// Peers are others' results, to be set beside the records of a report.
+	Peers []Peer
+	// LaunchFloorNs is what a launch takes in a loop in C, of the records of a
+	// report; 0 is unknown.
+	LaunchFloorNs float64
+	// calibrations are those of the records that rows of a sweep came from.
+	calibrations map[place][]results.Reading
 }
 
 // fact is one thing that may differ between records.
@@ -28,7 +35,9 @@ type source struct {
 	name   string
 	record *results.Record
 	dir    string // of its file
-	facts  []fact
+	// calibrations are by row in a sweep; nil elsewhere.
+	calibrations map[place][]results.Reading
+	facts        []fact
 	// shown are the values of the facts in which the records differ, in the
 	// order of sources.columns.
 	shown []string
@@ -39,6 +48,8 @@ type sources struct {
 	list []*source
 	// columns name the facts in which the records differ.
 	columns []string
+	peers   []Peer
+	floorNs float64
 	// further names facts that differ too, for which a table has no room.
 	further []string
 }
@@ -55,6 +66,7 @@ func gather(records []Named) sources {
 		if n.Record == nil {
 			continue
 		}
+		s.peers, s.floorNs = append(s.peers, n.Peers...), max(s.floorNs, n.LaunchFloorNs)
 		name := plain(n.Name)
 		if name == "" {
 			name = "record"
@@ -63,7 +75,7 @@ func gather(records []Named) sources {
 		if seen[name]++; seen[name] > 1 {
 			name += "#" + strconv.Itoa(seen[name])
 		}
-		s.list = append(s.list, &source{name: name, record: n.Record, dir: n.Dir, facts: factsOf(n.Record)})
+		s.list = append(s.list, &source{name: name, record: n.Record, dir: n.Dir, calibrations: n.calibrations, facts: factsOf(n.Record)})
 	}
 	s.compare()
 	return s
@@ -109,6 +121,14 @@ func roleOrder(role string) int {
 		return 0
 	}
 	return 1
+}
+
+// calibration is what the session of a row measured.
+func (s *source) calibration(cell *results.Cell, conf *results.Configuration) []results.Reading {
+	if s.calibrations != nil {
+		return s.calibrations[place{cell.Key, conf.Key}]
+	}
+	return s.record.Environment.Calibration
 }
 
 func (s *source) fact(name string) string {

@@ -58,20 +58,6 @@ type Section struct {
 	Lines []string
 }
 
-// sections are the figures, then headline, split and ratios where the records carry
-// any. The figures come with everything that casts doubt on them, so a reader
-// who stops there has seen it.
-func (s sources) sections() []Section {
-	out := []Section{{"Figures", s.figures(), slices.Concat(
-		s.intervalLine(), s.evidence(), s.failures(), s.warnings(), s.notes(), s.lines())}}
-	for _, t := range []Section{s.headlines(), s.splits(), s.ratios(), s.idleShares(), s.times(), s.lateness(), s.launchCosts()} {
-		if len(t.Grid.Rows) > 0 {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // column is one property of a cell.
 type column struct {
 	name string
@@ -81,6 +67,15 @@ type column struct {
 	// telling, if set, shows it as well for a cell that readers would take for
 	// another
 	telling func(results.CellKey) bool
+	// within, if set, compares a cell with those of the same word alone: what
+	// follows from that tells nothing.
+	within func(results.CellKey) string
+}
+
+// tells says whether a column has different words for two cells that it is to
+// tell apart.
+func (c column) tells(a, b results.CellKey) bool {
+	return c.text(a) != c.text(b) && (c.within == nil || c.within(a) == c.within(b))
 }
 
 // ofLastBatch says that the timed step is an epoch's or a validation's last.
@@ -103,20 +98,21 @@ func columns() []column {
 		return func(k results.CellKey) string { return strconv.Itoa(f(k)) }
 	}
 	return []column{
-		{"workload", true, func(k results.CellKey) string { return plain(k.Workload) }, nil},
-		{"batch", true, number(func(k results.CellKey) int { return k.Batch }), nil},
-		{"gpus", true, number(func(k results.CellKey) int { return k.GPUs }), nil},
-		{"precision", false, func(k results.CellKey) string { return plain(k.Precision) }, nil},
-		{"optimizer", false, func(k results.CellKey) string { return plain(k.Optimizer) }, nil},
-		{"ema", false, func(k results.CellKey) string { return strconv.FormatBool(k.EMA) }, nil},
-		{"smoothing", false, func(k results.CellKey) string { return strconv.FormatFloat(k.Smoothing, 'g', -1, 64) }, nil},
-		{"frozen", false, func(k results.CellKey) string { return strconv.FormatBool(k.Frozen) }, nil},
-		{"resolution", false, func(k results.CellKey) string { return fmt.Sprintf("%d,%d", k.Resolution.Begin, k.Resolution.Final) }, nil},
+		{"workload", true, func(k results.CellKey) string { return plain(k.Workload) }, nil, nil},
+		{"batch", true, number(func(k results.CellKey) int { return k.Batch }), nil, nil},
+		{"gpus", true, number(func(k results.CellKey) int { return k.GPUs }), nil, nil},
+		{"precision", false, func(k results.CellKey) string { return plain(k.Precision) }, nil, nil},
+		{"optimizer", false, func(k results.CellKey) string { return plain(k.Optimizer) }, nil, nil},
+		{"ema", false, func(k results.CellKey) string { return strconv.FormatBool(k.EMA) }, nil, nil},
+		{"smoothing", false, func(k results.CellKey) string { return strconv.FormatFloat(k.Smoothing, 'g', -1, 64) }, nil, nil},
+		{"frozen", false, func(k results.CellKey) string { return strconv.FormatBool(k.Frozen) }, nil, nil},
+		{"resolution", false, func(k results.CellKey) string { return fmt.Sprintf("%d,%d", k.Resolution.Begin, k.Resolution.Final) }, nil,
+			func(k results.CellKey) string { return k.Workload }},
 		{"variant", false, number(func(k results.CellKey) int { return k.Variant }),
-			func(k results.CellKey) bool { return k.Variant != results.DefaultCellKey().Variant }},
-		{"last batch", false, lastBatch, ofLastBatch},
-		{"device", false, func(k results.CellKey) string { return plain(k.Device) }, nil},
-		{"kernels", false, func(k results.CellKey) string { return plain(k.Kernels) }, nil},
+			func(k results.CellKey) bool { return k.Variant != results.DefaultCellKey().Variant }, nil},
+		{"last batch", false, lastBatch, ofLastBatch, nil},
+		{"device", false, func(k results.CellKey) string { return plain(k.Device) }, nil, nil},
+		{"kernels", false, func(k results.CellKey) string { return plain(k.Kernels) }, nil, nil},
 	}
 }
 
@@ -137,17 +133,19 @@ func options() []option {
 // cellColumns leaves out columns in which all cells agree, unless they tell
 // something that no reader would guess.
 func (s sources) cellColumns() []column {
-	var first *results.CellKey
 	return slices.DeleteFunc(columns(), func(c column) bool {
 		if c.always {
 			return false
 		}
+		var met []results.CellKey // one of each kind
 		for cell := range s.cells {
-			if first == nil {
-				first = &cell.Key
-			}
-			if c.text(cell.Key) != c.text(*first) || c.telling != nil && c.telling(cell.Key) {
+			if c.telling != nil && c.telling(cell.Key) || slices.ContainsFunc(met, func(k results.CellKey) bool { return c.tells(k, cell.Key) }) {
 				return false
+			}
+			if !slices.ContainsFunc(met, func(k results.CellKey) bool {
+				return c.text(k) == c.text(cell.Key) && (c.within == nil || c.within(k) == c.within(cell.Key))
+			}) {
+				met = append(met, cell.Key)
 			}
 		}
 		return true

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,18 +22,23 @@ type reportOptions struct {
 	html   string
 	asked  bool // for a page
 	format names
-	phases bool
+	tables names
+	sweep  bool
+	beside string
+	floor  counts
 }
 
 func newReportCmd(env *Env) *cobra.Command {
-	o := &reportOptions{env: env, format: names{known: report.Formats()}}
+	o := &reportOptions{env: env, format: names{known: report.Formats()}, tables: names{known: report.TableNames()},
+		floor: counts{min: 1, max: 1, top: bench.MaxDispatchNs}}
 	cmd := &cobra.Command{
 		Use:   "report RECORD...",
 		Short: "make tables and plots from records",
 		Long: `report makes tables and plots from records alone; nothing is run. Several
 records become one report, with a column for what differs between them: two
 revisions side by side, or a sweep whose batches were recorded in several files.
-They must have a workload in common.
+They must have a workload in common. With --sweep they are parts of one table
+instead, of any number of workloads.
 
 Without --out a table goes to stdout, or the one text format that --format
 names. With --html a page is
@@ -42,6 +48,11 @@ it was recorded, from the timelines that lie beside the records; it loads
 nothing from anywhere. With --out each format becomes a file in that folder: report.txt,
 report.md, report.csv, report.bench (Go's benchmark format, for benchstat) and
 plots as PNG and SVG.
+
+--beside=FILE sets what another program printed of the same steps beside the
+cells, and onto the plot of host speed: a line of JSON a turn, with peer, model,
+batch, precision, mode and step_ms, and version, submit_ms and kernels where known.
+--tables=NAME,... prints single tables.
 
 benchstat compares the modes with
 
@@ -53,13 +64,17 @@ least 4 on either side.`,
   trbench report base.json --format=gobench
   trbench report base.json head.json --out=page --format=markdown,plots
   trbench report base.json --html=page.html
-  trbench report base.json --phases`,
+  trbench report base.json --tables=phases,figures
+  trbench report base.json --sweep --tables=figures --format=markdown`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.out, "out", "", "folder for the report (default: a table on stdout)")
 	f.StringVar(&o.html, "html", "", "write a page for a browser to this file")
 	f.Var(&o.format, "format", strings.Join(report.Formats(), ", ")+" (default all with --out, else table)")
-	f.BoolVar(&o.phases, "phases", false, "print where the wall time of each process went, in place of the figures; a page has it as well")
+	f.BoolVar(&o.sweep, "sweep", false, "the records are parts of one sweep, of one or more workloads: one table and one set of plots, each row once")
+	f.Var(&o.tables, "tables", "print these tables alone: "+strings.Join(report.TableNames(), ", ")+"; as Markdown with --format=markdown")
+	f.StringVar(&o.beside, "beside", "", "another program's results of the same steps, as JSON lines: a file, or a folder of .jsonl")
+	f.Var(&o.floor, "launch-floor-ns", "what a kernel's launch takes in a loop in C (scripts/launch_floor.cu), for the table bound")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.asked = cmd.Flags().Changed("html")
 		return o.run(args)
@@ -71,8 +86,8 @@ func (o *reportOptions) run(files []string) error {
 	if o.asked && o.html == "" {
 		return errNoPageName()
 	}
-	if o.phases && (o.asked || o.out != "" || o.format.values != nil) {
-		return &bench.InputError{Name: "--phases", Reason: "is a table on stdout, so it cannot be used with --out, --html or --format", Hint: "drop them, or --phases: a page has the table"}
+	if err := o.checkTables(); err != nil {
+		return err
 	}
 	if len(files) == 0 {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
@@ -88,11 +103,27 @@ func (o *reportOptions) run(files []string) error {
 		}
 		records = append(records, report.Named{Name: filepath.Base(f), Record: r, Dir: filepath.Dir(o.env.path(f))})
 	}
+	if o.sweep {
+		joined, err := report.Join(records)
+		if err != nil {
+			return &bench.InputError{Name: "--sweep", Reason: "cannot be used: " + err.Error(), Hint: "without --sweep records of one workload stand side by side"}
+		}
+		records = []report.Named{joined}
+	}
 	if err := comparable(records); err != nil {
 		return err
 	}
-	if o.phases {
-		return o.printPhases(records)
+	if o.beside != "" {
+		var err error
+		if records[0].Peers, err = report.ReadPeers(o.env.path(o.beside)); err != nil {
+			return &bench.InputError{Name: "--beside", Reason: "cannot be used: " + err.Error()}
+		}
+	}
+	if o.floor.values != nil {
+		records[0].LaunchFloorNs = float64(o.floor.first())
+	}
+	if o.tables.given {
+		return o.printTables(records)
 	}
 	if o.html != "" {
 		if err := o.env.writePage(o.env.Stdout, o.html, records, page.Extra{}); err != nil {
@@ -194,13 +225,37 @@ func comparable(records []report.Named) error {
 	return nil
 }
 
-// printPhases says where processes' time went, if any record knows.
-func (o *reportOptions) printPhases(records []report.Named) error {
-	told, err := report.Phases(o.env.Stdout, records)
-	if err == nil && !told {
-		return &bench.InputError{Name: "--phases", Reason: "has nothing to print: no process of these records says where its time went; records have it from 1.3 on"}
+// checkTables refuses what --tables would ignore, and what would be ignored
+// without it.
+func (o *reportOptions) checkTables() error {
+	bound := slices.Contains(o.tables.values, "bound")
+	refuse := func(name, reason, hint string) error {
+		return &bench.InputError{Name: name, Reason: reason, Hint: hint}
 	}
-	return err
+	switch f := o.format.values; {
+	case o.tables.given && (o.asked || o.out != ""):
+		return refuse("--tables", "prints on stdout, so it cannot be used with --out or --html", "drop them: they have what the records carry")
+	case o.tables.given && (len(f) > 1 || len(f) == 1 && f[0] != report.FormatTable && f[0] != report.FormatMarkdown):
+		return refuse("--format="+o.format.String(), "has no single tables", "--tables goes with --format=table or markdown")
+	case bound && o.floor.values == nil:
+		return refuse("--tables=bound", "needs what a launch takes in a loop in C", "add --launch-floor-ns=N; scripts/launch_floor.cu measures it")
+	case o.floor.values != nil && !bound:
+		return refuse("--launch-floor-ns", "would be ignored without --tables=bound", "add it, or drop this")
+	}
+	return nil
+}
+
+// printTables writes the tables that were asked for.
+func (o *reportOptions) printTables(records []report.Named) error {
+	format := report.FormatTable
+	if o.format.values != nil {
+		format = o.format.values[0]
+	}
+	empty, err := report.Selected(o.env.Stdout, format, records, o.tables.values)
+	if err != nil || len(empty) == 0 {
+		return err
+	}
+	return &bench.InputError{Name: "--tables=" + strings.Join(empty, ","), Reason: "finds nothing to show in these records"}
 }
 
 // print writes one text format to stdout.

@@ -80,7 +80,7 @@ func Join(records []Named) (Named, error) {
 	}
 	sweepOrder(r.Cells)
 	r.Warnings = append(r.Warnings, unlike(records, &r)...)
-	return Named{Name: fmt.Sprintf("%d records: %s", len(names), strings.Join(names, ", ")), Record: &r, Dir: first.Dir, calibrations: calibrations}, nil
+	return Named{Name: fmt.Sprintf("sweep of %d records", len(names)), parts: names, Record: &r, Dir: first.Dir, calibrations: calibrations}, nil
 }
 
 // place is a row's in a sweep.

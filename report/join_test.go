@@ -68,6 +68,9 @@ func TestJoin(t *testing.T) {
 			t.Errorf("%q is not in\n%s", line, b.String())
 		}
 	}
+	if !strings.Contains(b.String(), "\nRecords: 16.json, 4.json, c.json.\n") || n.Name != "sweep of 3 records" {
+		t.Errorf("%s does not name its records:\n%s", n.Name, b.String())
+	}
 	if strings.Count(b.String(), "[load]") != 1 {
 		t.Error("a warning of two records is not there once")
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -128,6 +129,10 @@ func TestPeerTable(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s is not in\n%s", want, b.String())
 		}
+	}
+	c, err := Collect([]Named{beside()})
+	if err != nil || !strings.Contains(fmt.Sprint(c.Tables), "Beside others") {
+		t.Errorf("a page has no peers: %v", err)
 	}
 	n := beside()
 	n.Record.Cells[0].Verify.Equal = false

@@ -25,6 +25,8 @@ type Named struct {
 	LaunchFloorNs float64
 	// calibrations are those of the records that rows of a sweep came from.
 	calibrations map[place][]results.Reading
+	// parts are the records of a sweep, by name.
+	parts []string
 }
 
 // fact is one thing that may differ between records.
@@ -50,6 +52,7 @@ type sources struct {
 	columns []string
 	peers   []Peer
 	floorNs float64
+	parts   []string // the records of a sweep, by name
 	// further names facts that differ too, for which a table has no room.
 	further []string
 }
@@ -67,6 +70,7 @@ func gather(records []Named) sources {
 			continue
 		}
 		s.peers, s.floorNs = append(s.peers, n.Peers...), max(s.floorNs, n.LaunchFloorNs)
+		s.parts = append(s.parts, n.parts...)
 		name := plain(n.Name)
 		if name == "" {
 			name = "record"
@@ -209,8 +213,15 @@ func (s *sources) partition(name string) string {
 	return b.String()
 }
 
-// lines says what else differs.
+// lines says what a sweep's records are, and what else differs.
 func (s *sources) lines() []string {
+	if len(s.parts) > 0 {
+		return append([]string{"Records: " + strings.Join(s.parts, ", ") + "."}, s.differences()...)
+	}
+	return s.differences()
+}
+
+func (s *sources) differences() []string {
 	if len(s.further) == 0 {
 		return nil
 	}

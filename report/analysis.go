@@ -249,11 +249,14 @@ func captureLines(c *analysis.Capture) []string {
 	if c.Withheld != "" {
 		out = append(out, "Capture: withheld; "+c.Withheld)
 	} else {
-		s := fmt.Sprintf("Capture: a %s of %s could take %s to %s as one graph of the same work, one after another (%.0f nodes; trivially %s to %s)", c.Per, ns(c.EagerNs), ns(c.LowNs), ns(c.HighNs), c.Nodes, ns(c.BusyNs), ns(c.EagerNs))
+		s := fmt.Sprintf("Capture: as one graph of %.0f nodes, and not recorded, the %s could take %s to %s; from %s if the graph keeps the order of the streams",
+			c.Nodes, c.Per, ns(c.LowNs), ns(c.HighNs), ns(c.OrderedLowNs))
 		if c.LossNs > 0 {
 			s += fmt.Sprintf("; at worst it loses %s", ns(c.LossNs))
 		}
-		out = append(out, s, "Constants "+analysis.ConstantsOf)
+		out = append(out, s,
+			fmt.Sprintf("Recorded it takes %s, of which %s are busy; recording stretches a step that waits for its host, so set the graph's time against one taken without a profiler", ns(c.EagerNs), ns(c.BusyNs)),
+			"Constants "+analysis.ConstantsOf)
 	}
 	for _, s := range c.Cannot {
 		out = append(out, "Not to be captured: "+s)

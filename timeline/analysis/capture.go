@@ -7,30 +7,29 @@ import (
 	"github.com/tech-renaissance/trbench/timeline"
 )
 
-// Constants of a captured step, measured with this program's calibration on an
-// NVIDIA H200, driver 580, in November 2026.
-const (
-	NodeGapLowPs, NodeGapHighPs = 490_000, 680_000 // between two nodes of a graph
-	GraphLaunchNs               = 2000             // a graph launch, on the host
-	GraphLaunchNodePs           = 4300             // and for each of its nodes
-	// ConstantsOf says whose they are.
-	ConstantsOf = "measured on an NVIDIA H200, driver 580, November 2026: 0.49 to 0.68 us between graph nodes, 2.0 us + 4.3 ns a node for a graph launch"
-)
-
 // Capture is how long a step would take as one graph: a time between LowNs and
 // HighNs, if the recording can carry that.
 //
-// With n ops a step, U busy, and the idle time divided into what capture surely
-// removes (LaunchNs of [Causes]), what it may remove (dispatching behind a
-// blocking call, long host code, long waits, the profiler's overhead) and the
-// rest:
+// With n nodes a step, T its time, U busy, and the idle time divided into what
+// capture surely removes (LaunchNs of [Causes]), what it may remove, P
+// (dispatching behind a blocking call, long host code, long waits, the profiler's
+// overhead), and the rest R:
 //
-//	low  = max(U + rest, what the host still must do)
-//	high = min(T, U + may be removed + rest + (n-1) d + G)
+//	in order = max(U + R, what the host still must do)
+//	low      = max(U + R - what another order of the nodes hides, what the host still must do)
+//	high     = min(T, U + R + P + (n-1) d + G) + drift of U
 //
 // d is the gap between graph nodes and G the price of a graph launch. What the
-// host still must do is feeding input and launching one graph. Times are those
-// of a traced step, which recording has lengthened.
+// host still must do is feeding input and launching one graph. T, U, R and P are
+// a step's, and each sum is the median over the steps.
+//
+// U is no lower end: kernels that eager's streams ran one after another run side
+// by side where a graph orders them by the bytes they touch.
+//
+// The interval is of a step that nobody records. It comes from times of the GPU,
+// which recording hardly lengthens, and for its upper end from gaps, which it
+// does. T is the recorded step, which may be far longer than one that is not: what
+// capture gains is told by a step timed without a profiler.
 type Capture struct {
 	// Withheld says why there is no interval.
 	Withheld string
@@ -40,9 +39,14 @@ type Capture struct {
 	// Ops and Nodes are per step: nodes are the ops, and launches of graphs that
 	// there are already.
 	Ops, Nodes float64
-	// EagerNs is the step as recorded, BusyNs its trivial lower bound.
+	// EagerNs is the step as recorded, BusyNs how much of it the GPU was busy.
 	EagerNs, BusyNs, LowNs, HighNs int64
-	// LossNs is by how much the step could get longer; HighNs stops at EagerNs.
+	// OrderedLowNs is the lower end for a graph that keeps the order of the
+	// streams, as one recorded from them does. LowNs lies below it, since a graph
+	// can order its nodes by their data alone.
+	OrderedLowNs int64
+	// LossNs is by how much the step could get longer; HighNs stops at the eager
+	// step and its drift.
 	LossNs int64
 	// Cannot lists what cannot be captured, or stands in the way.
 	Cannot []string
@@ -53,9 +57,10 @@ func (a *Device) capture() Capture {
 	if a.Cycles > 0 {
 		c.Per, c.Steps = "step", a.Cycles
 	}
-	per := func(ns int64) int64 { return ns / int64(c.Steps) }
-	f, why := a.Window, a.Causes
-	c.EagerNs, c.BusyNs = per(f.SpanNs), per(f.BusyNs)
+	f := a.Window
+	list := a.stretches()
+	c.EagerNs = median(mapped(list, func(s stretch) int64 { return s.spanNs }))
+	c.BusyNs = median(mapped(list, func(s stretch) int64 { return s.busyNs }))
 	c.Ops = float64(f.Ops) / float64(c.Steps)
 	c.Cannot = a.obstacles()
 	nodes := f.Ops
@@ -83,16 +88,7 @@ func (a *Device) capture() Capture {
 		c.Withheld = "the recording stops in the middle, and no steps are annotated"
 		return c
 	}
-	rest := f.IdleNs - why.LaunchNs
-	perhaps := why.dispatchAfterSyncNs + why.HostNs + why.WaitNs + why.OverheadNs
-	n := max(1, nodes/c.Steps)
-	launch := int64(GraphLaunchNs + n*GraphLaunchNodePs/1000)
-	c.LowNs = max(per(f.BusyNs+rest-perhaps), a.feedNs()/int64(max(1, len(a.Steps)))+launch)
-	high := per(f.BusyNs+rest) + int64(n-1)*NodeGapHighPs/1000 + launch
-	c.LossNs = max(0, high-c.EagerNs)
-	c.HighNs = min(c.EagerNs, high)
-	// What the host must do may itself take longer than the step.
-	c.LowNs = min(c.LowNs, c.HighNs)
+	c.interval(list, nodes/c.Steps, a.feedNs()/int64(max(1, len(a.Steps))))
 	return c
 }
 

@@ -162,12 +162,13 @@ func (a Device) Fields() []Field {
 	p := a.Capture
 	if p.Withheld != "" {
 		add("capture_withheld", p.Withheld)
-		for _, n := range []string{"capture_low_ns", "capture_high_ns", "capture_loss_ns"} {
+		for _, n := range []string{"capture_low_ns", "capture_ordered_low_ns", "capture_high_ns", "capture_loss_ns"} {
 			add(n, nil)
 		}
 	} else {
 		add("capture_withheld", nil)
 		add("capture_low_ns", p.LowNs)
+		add("capture_ordered_low_ns", p.OrderedLowNs)
 		add("capture_high_ns", p.HighNs)
 		add("capture_loss_ns", p.LossNs)
 	}

@@ -137,7 +137,7 @@ func historyProblem(dir string, err error) error {
 		}
 		return &bench.InputError{
 			Name: "history " + dir, Reason: "is damaged: " + text,
-			Hint: "put the file back as it was, or take it away and run trbench history reindex, which then lists the night as missing",
+			Hint: damaged.Remedy,
 		}
 	case errors.As(err, &full):
 		return &bench.InputError{Name: "history " + dir, Reason: full.Error(), Hint: "nothing that was there is changed"}

@@ -101,11 +101,15 @@ func (m *measurement) other(ctx context.Context, env *Env, words []string) error
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := cmd.Run()
 	var exit *exec.ExitError
+	failed := errors.As(err, &exit) && exit.ExitCode() == exitFailure // of cells: the record says so
+	_, missing := os.Stat(m.file)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &exit) && exit.ExitCode() == exitFailure:
-		return nil // failed cells: the record says so
+	case (err == nil || failed) && missing != nil:
+		return &bench.InputError{Name: "base_command " + m.program, Reason: "left no record", Hint: "it is to be another build of trbench"}
+	case failed:
+		return nil
 	case err != nil:
 		return &bench.InputError{Name: "base_command " + m.program, Reason: fmt.Sprintf("ended without success (%v)", err), Hint: "its own words stand above"}
 	}

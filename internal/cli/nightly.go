@@ -95,6 +95,7 @@ type nightly struct {
 	// ways are the flags of run that say how a cell is run.
 	ways     []string
 	pins     []history.Pin
+	base     []guard.Named // the pins' records
 	warnings []results.Warning
 }
 
@@ -134,8 +135,11 @@ func (n *nightly) run(ctx context.Context) (err error) {
 			return inConfig("sentinel: run", errors.New("--trace is for the night's own run"))
 		}
 	}
+	if err := n.checkPage(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(n.tonight("x")), 0o777); err != nil {
-		return &bench.InputError{Name: "history " + n.config.History, Reason: "cannot be made: " + unwrapPath(err).Error()}
+		return &bench.InputError{Name: "history " + n.env.short(n.config.History), Reason: "cannot be made: " + unwrapPath(err).Error()}
 	}
 	lock, err := lockFile(n.tonight("night"))
 	if err != nil {
@@ -155,6 +159,9 @@ func (n *nightly) run(ctx context.Context) (err error) {
 	if err := n.begin(); err != nil {
 		return n.problem(err)
 	}
+	if err := n.readPins(); err != nil {
+		return err
+	}
 	err = n.problem(n.night(ctx))
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -173,15 +180,24 @@ func (n *nightly) problem(err error) error {
 	if errors.As(err, &damaged) || errors.As(err, &full) {
 		return historyProblem(n.env.short(n.config.History), err)
 	}
+	var read *results.ReadError
+	if errors.As(err, &read) {
+		return &bench.InputError{Name: "record " + n.env.short(read.File), Reason: read.Problem, Hint: n.takeAway()}
+	}
 	return err
+}
+
+// takeAway is what to do with a night under way that cannot be read.
+func (n *nightly) takeAway() string {
+	return fmt.Sprintf("take %s away to begin a new night", n.env.short(filepath.Dir(n.tonight("x"))))
 }
 
 // begin goes on with the night that is under way, or begins one.
 func (n *nightly) begin() error {
 	b, err := os.ReadFile(n.tonight("state.json"))
 	if err == nil {
-		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" {
-			return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "is no state of a night", Hint: "take the folder away to begin a new one"}
+		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" || n.state.Began.IsZero() {
+			return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "is no state of a night", Hint: n.takeAway()}
 		}
 		why := ""
 		switch age := n.begun.Sub(n.state.Began); {
@@ -214,6 +230,25 @@ func (n *nightly) begin() error {
 	}
 	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: program(), Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
 	return n.save()
+}
+
+// readPins reads the baseline: what is wrong with it is to be known before hours
+// of measuring.
+func (n *nightly) readPins() error {
+	for _, p := range n.pins {
+		r, err := n.store.Record(p.Record)
+		var damaged *history.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			err = errors.New(damaged.Problems[0])
+		case err == nil:
+			n.base = append(n.base, guard.Named{Name: p.Name, Record: r})
+			continue
+		}
+		return &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(),
+			Hint: fmt.Sprintf("put the file back, or take the pin out: trbench baseline drop %s --dir=%s --why=TEXT", p.Name, n.env.short(n.config.History))}
+	}
+	return nil
 }
 
 func (n *nightly) save() error {
@@ -310,11 +345,22 @@ func (n *nightly) night(ctx context.Context) error {
 	}
 	switch {
 	case o.err != nil:
-		return o.err
+		return n.uncompared(o.err, stored)
 	case o.comparison == nil:
 		return &inconclusiveError{"there is no baseline to compare with", fmt.Sprintf("trbench baseline pin %d --dir=%s --why=TEXT makes this night one; three or more show how much runs differ", stored.Sequence, n.env.short(n.config.History))}
 	}
 	return verdictError(o.comparison)
+}
+
+// uncompared is why a night that is stored was not compared, with what to do:
+// the configuration says what may differ, and a night can be a baseline of its own.
+func (n *nightly) uncompared(err error, night *history.Night) error {
+	var input *bench.InputError
+	if !errors.As(err, &input) {
+		return err
+	}
+	return &bench.InputError{Name: fmt.Sprintf("night %d", night.Sequence), Reason: "is stored, and was not compared: the pinned runs (BASE) and tonight's (HEAD) " + input.Reason,
+		Hint: fmt.Sprintf("what may differ goes into allow: of the configuration; or begin a new baseline: trbench baseline drop each of the old pins, and pin %d, with --dir=%s", night.Sequence, n.env.short(n.config.History))}
 }
 
 // measured takes all measurements of the night.
@@ -324,14 +370,7 @@ func (n *nightly) measured(ctx context.Context) (*outcome, error) {
 	if o.head, err = n.measureHead(ctx); err != nil {
 		return nil, err
 	}
-	c := &comparison{head: []guard.Named{{Name: "tonight", Record: o.head}}, allow: n.config.Allow, options: guard.DefaultOptions()}
-	for _, p := range n.pins {
-		r, err := n.store.Record(p.Record)
-		if err != nil {
-			return nil, &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(), Hint: "trbench baseline drop " + p.Name + " takes it out"}
-		}
-		c.base = append(c.base, guard.Named{Name: p.Name, Record: r})
-	}
+	c := &comparison{base: n.base, head: []guard.Named{{Name: "tonight", Record: o.head}}, allow: n.config.Allow, options: guard.DefaultOptions()}
 	var first *results.Comparison
 	if len(c.base) > 0 {
 		if first, o.err = c.compare(); o.err != nil {
@@ -585,6 +624,13 @@ func (n *nightly) newChanges(night *history.Night) ([]history.Known, error) {
 // abandon puts a night that cannot be gone on with into the history, with what
 // it measured.
 func (n *nightly) abandon(why string) error {
+	switch stored, err := n.store.Has(n.state.ID); {
+	case err != nil:
+		return err
+	case stored: // it ended, but for its page
+		fmt.Fprintf(n.env.Stderr, "the night that began %s is stored; its page was not made: %s\n", n.state.Began.Format(time.RFC3339), why)
+		return nil
+	}
 	fmt.Fprintf(n.env.Stderr, "the night that began %s is abandoned: %s\n", n.state.Began.Format(time.RFC3339), why)
 	night := &history.Night{ID: n.state.ID, Began: n.state.Began, Ended: n.begun.UTC(), Program: n.state.Program, Line: "abandoned: " + why,
 		Warnings: []results.Warning{{Code: "abandoned", Text: "the night was not ended: " + why}}}

@@ -545,14 +545,38 @@ func TestDamageAtNight(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.night(exitUsage)
-	g.has(g.stderr, "pin night-2 cannot be used: ", "is not as it was written", "hint: trbench baseline drop night-2 takes it out")
+	g.has(g.stderr, "trbench: pin night-2 cannot be used: records/", " is not as it was written\n", "hint: put the file back, or take the pin out: trbench baseline drop night-2 --dir=results/nightly --why=TEXT\n")
+	if err := os.Remove(filepath.Join(g.dir, defaultHistory, "records", pins[0].Record.File)); err != nil {
+		t.Fatal(err)
+	}
+	g.night(exitUsage)
+	g.has(g.stderr, "trbench: pin night-1 cannot be used: the record records/", " cannot be read: no such file or directory\n")
+	if g.cells != 0 {
+		t.Errorf("%d replicates ran", g.cells)
+	}
+	for file, want := range map[string]string{"pins.jsonl": "put the file back as it was, or take that line out of it", "nights/notes.txt": "take what is no night's own file out of the folder"} {
+		other := newGuarded(t, guardedConfig)
+		other.base()
+		f, err := os.OpenFile(filepath.Join(other.dir, defaultHistory, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = f.WriteString("{\"action\"")
+		_ = f.Close()
+		other.cells = 0
+		other.night(exitUsage)
+		other.has(other.stderr, "history results/nightly is damaged: "+file, "hint: "+want)
+		if other.cells != 0 {
+			t.Errorf("%s: %d replicates ran", file, other.cells)
+		}
+	}
 }
 
 func TestNightlyConfigs(t *testing.T) {
 	g := newGuarded(t, "")
 	for _, test := range []struct{ text, want string }{
 		{"", "has nothing to run"},
-		{"run: [--batch=1]", "is not understood: "},
+		{"run: [--batch=1]", "has run, which takes text, not a list"},
 		{"run: --batch=1\nruns: x", "is not understood: [2:1] unknown field \"runs\""},
 		{"run: --batch=0", `--config: run: --batch "0" must be at least 1`},
 		{"run: --nonsense", "--config: run: unknown flag: --nonsense"},
@@ -568,6 +592,27 @@ func TestNightlyConfigs(t *testing.T) {
 		{"run: --batch=1\nretention: {full: 0}", "keeps less than one night"},
 		{"run: --batch=1\nbase_command: nightly.yaml", "which is no program"},
 		{"run: [", "is not understood: "},
+		{"null", "has nothing to run"},
+		{"# nothing", "has nothing to run"},
+		{"- a\n- b", "takes names with values, as run: --batch=1, not a list"},
+		{"5", `takes names with values, as run: --batch=1, not "5"`},
+		{"run: {a: b}", "has run, which takes text, not names with values"},
+		{"run: --batch=1\nretention: {full: 1.5}", `has retention.full, which takes a whole number, not "1.5"`},
+		{"run: --batch=1\nretention: {full: many}", `has retention.full, which takes a whole number, not "many"`},
+		{"run: --batch=1\nretention: {max_bytes: 9999999999999999999}", "has retention.max_bytes, which takes a smaller number"},
+		{"run: --batch=1\nretention: [1]", "has retention, which takes names with values"},
+		{"run: --batch=1\nallow: cpu.model", `has allow, which takes a list, as [a, b], not "cpu.model"`},
+		{"run: --batch=1\nallow: [[a]]", "has allow, which takes text, not a list"},
+		{"run: --batch=1\nconfirm_processes: x", "has confirm_processes, which takes a whole number"},
+		{"run: --batch=1\nsentinel: {off: maybe}", "has sentinel.off, which takes true or false"},
+		{"run: --batch=1\nbase_command: [x]", "has base_command, which takes text, not a list"},
+		{"run: --batch=1\n---\nrun: x", "has more than one document"},
+		{"run: --batch=1\nrun: --batch=2", `mapping key "run" already defined`},
+		{"run: --help", "--config: run: --help is nothing to run"},
+		{"run: --batch=1\npage: nightly.yaml", "page nightly.yaml cannot be written: is there and no page of this program, so it is not replaced"},
+		{"run: --batch=1\npage: .", "page . cannot be written: is no file"},
+		{"run: --batch=1\npage: nightly.yaml/page.html", "page nightly.yaml/page.html cannot be written: not a directory"},
+		{"run: --batch=1\nhistory: nightly.yaml\npage: p.html", "history nightly.yaml cannot be made: not a directory"},
 	} {
 		g.configure(test.text)
 		g.night(exitUsage)
@@ -575,6 +620,9 @@ func TestNightlyConfigs(t *testing.T) {
 		if strings.Count(g.stderr, "\n") > 2 {
 			t.Errorf("%q: %s", test.text, g.stderr)
 		}
+	}
+	if g.cells != 0 {
+		t.Errorf("%d replicates ran", g.cells)
 	}
 	g.do(exitUsage, "nightly")
 	g.has(g.stderr, "--config is missing")
@@ -589,6 +637,45 @@ func TestNightlyConfigs(t *testing.T) {
 	}
 	g.configure(text.String())
 	g.night(exitInconclusive)
+}
+
+// A night on another bed, or of other cells, is stored, and says why it was not
+// compared and what to do.
+func TestNightOnAnotherBed(t *testing.T) {
+	for run, want := range map[string]string{
+		"--batch=1,2 --mode=eager,graph --steps=7": "were not measured in the same place: steps is 4 against 7",
+		"--batch=8 --mode=eager":                   "have no row in common",
+	} {
+		g := newGuarded(t, guardedConfig)
+		g.base()
+		g.configure("run: " + run + "\nsentinel: {off: true}\nhistory: \"\"\n")
+		out := g.night(exitUsage)
+		g.has(out, "\nNight 4\n", "[not_compared]")
+		g.has(g.stderr, "trbench: night 4 is stored, and was not compared: the pinned runs (BASE) and tonight's (HEAD) "+want, "hint: what may differ goes into allow: of the configuration; or begin a new baseline: ")
+		if list := g.briefs(); len(list) != 4 || len(list[3].Records) != 1 {
+			t.Errorf("%+v", list)
+		}
+		g.do(0, "baseline", "pin", "4", "--why=another bed")
+	}
+}
+
+// A night that ended but for its page is not called abandoned.
+func TestPageWasNotMade(t *testing.T) {
+	g := newGuarded(t, "run: --batch=1 --mode=eager\nsentinel: {off: true}\n")
+	page := filepath.Join(g.dir, defaultHistory, "page.html")
+	g.before = func(bench.CellRequest) error { _ = os.MkdirAll(page, 0o777); return nil }
+	g.night(exitUsage)
+	g.has(g.stderr, "page results/nightly/page.html cannot be written: ", "hint: the night is stored; the next try makes the page")
+	g.before = nil
+	if err := os.Remove(page); err != nil {
+		t.Fatal(err)
+	}
+	g.configure("run: --batch=1 --mode=eager\nsentinel: {off: true}\n# changed\n")
+	g.night(exitInconclusive)
+	g.has(g.stderr, "is stored; its page was not made: it was begun with another configuration")
+	if list := g.briefs(); len(list) != 2 || list[0].Line != "" {
+		t.Errorf("%+v", list)
+	}
 }
 
 // Every cell of a plan can be measured alone.

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,9 +115,24 @@ func (env *Env) readNightly(name string) (*nightlyConfig, error) {
 		dir: filepath.Dir(path), text: string(text), History: defaultHistory, ConfirmProcesses: guard.ConfirmProcesses,
 		Sentinel: sentinelConfig{Run: "--workload=golden-tiny --batch=4 --mode=eager", Processes: nightProcesses, SubGraph: workloads.OptimizerUpdate.String()},
 	}
-	if err := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c); err != nil && !errors.Is(err, io.EOF) {
+	var raw any
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	err = d.Decode(&raw)
+	if err == nil && raw != nil {
+		if wrong := wrongKind(raw, reflect.TypeFor[nightlyConfig](), ""); wrong != "" {
+			return bad("%s", wrong)
+		}
+		if d.Decode(new(any)) == nil {
+			return bad("has more than one document: a line --- ends the first")
+		}
+		err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(c)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
 		first, _, _ := strings.Cut(yaml.FormatError(err, false, false), "\n")
 		return bad("is not understood: %s", strings.TrimSpace(first))
+	}
+	if c.History == "" {
+		c.History = defaultHistory
 	}
 	c.History = c.place(c.History)
 	if c.Page == "" {
@@ -148,6 +166,88 @@ func (env *Env) readNightly(name string) (*nightlyConfig, error) {
 	return c, nil
 }
 
+// wrongKind says in words what of a value is not of the kind that its field
+// takes; empty if all is. The decoder's own words name types of this program, and
+// it makes whole numbers of others.
+func wrongKind(v any, t reflect.Type, name string) string {
+	if v == nil {
+		return ""
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	takes := ""
+	switch t.Kind() {
+	case reflect.Struct:
+		m, ok := v.(map[string]any)
+		if !ok {
+			takes = "names with values, as run: --batch=1"
+			break
+		}
+		for i := range t.NumField() {
+			if key := t.Field(i).Tag.Get("yaml"); key != "" {
+				if wrong := wrongKind(m[key], t.Field(i).Type, strings.TrimPrefix(name+"."+key, ".")); wrong != "" {
+					return wrong
+				}
+			}
+		}
+		return ""
+	case reflect.Slice:
+		list, ok := v.([]any)
+		if !ok {
+			takes = "a list, as [a, b]"
+			break
+		}
+		for _, one := range list {
+			if wrong := wrongKind(one, t.Elem(), name); wrong != "" {
+				return wrong
+			}
+		}
+		return ""
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			takes = "true or false"
+		}
+	case reflect.String:
+		switch v.(type) {
+		case map[string]any, []any:
+			takes = "text"
+		}
+	case reflect.Int, reflect.Int64:
+		switch n := v.(type) {
+		case int64, int:
+		case uint64:
+			if n > math.MaxInt64 {
+				takes = "a smaller number"
+			}
+		default:
+			takes = "a whole number"
+		}
+	}
+	if takes == "" {
+		return ""
+	}
+	if name == "" {
+		return fmt.Sprintf("takes %s, not %s", takes, kindOf(v))
+	}
+	return fmt.Sprintf("has %s, which takes %s, not %s", name, takes, kindOf(v))
+}
+
+// kindOf is a value in words.
+func kindOf(v any) string {
+	switch v.(type) {
+	case map[string]any:
+		return "names with values"
+	case []any:
+		return "a list"
+	}
+	text := fmt.Sprint(v)
+	if runes := []rune(text); len(runes) > 40 {
+		text = string(runes[:40]) + "..."
+	}
+	return strconv.Quote(text)
+}
+
 func allSubGraphs() []workloads.SubGraph {
 	var out []workloads.SubGraph
 	for g := range workloads.NumSubGraphs {
@@ -179,6 +279,9 @@ func (env *Env) nightlyPlan(of string, flags []string, processes int) (plan benc
 	cmd.SetFlagErrorFunc(nil)
 	own := []string{"out", "resume", "json", "progress"}
 	if err := cmd.ParseFlags(append([]string{fmt.Sprintf("--processes=%d", processes)}, flags...)); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			err = errors.New("--help is nothing to run")
+		}
 		return plan, nil, inConfig(of, flagProblem(err))
 	}
 	if args := cmd.Flags().Args(); len(args) > 0 {

@@ -121,6 +121,19 @@ func told(t history.Trial) string {
 	return "not slower (" + t.Verdict + ")"
 }
 
+// checkPage finds what would keep the page from its place, before anything is
+// measured.
+func (n *nightly) checkPage() error {
+	err := os.MkdirAll(filepath.Dir(n.config.Page), 0o777)
+	if err == nil {
+		err = page.CheckFile(n.config.Page)
+	}
+	if err != nil {
+		return &bench.InputError{Name: "page " + n.env.short(n.config.Page), Reason: "cannot be written: " + unwrapPath(err).Error(), Hint: "page: of the configuration says where it goes"}
+	}
+	return nil
+}
+
 // maxListed is how many nights, and how many change points, the page lists.
 const maxListed = 100
 

@@ -26,15 +26,18 @@ func WriteFile(path string, records []report.Named, extra Extra) error {
 	if err := Write(&b, records, extra); err != nil {
 		return err
 	}
-	path = results.FollowLinks(path)
-	if err := replaceable(path); err != nil {
+	if err := CheckFile(path); err != nil {
 		return fmt.Errorf("write page %s: %w", path, err)
 	}
+	path = results.FollowLinks(path)
 	return report.WriteFile(path, func(w io.Writer) error {
 		_, err := w.Write(b.Bytes())
 		return err
 	})
 }
+
+// CheckFile says why [WriteFile] would not replace what is at path.
+func CheckFile(path string) error { return replaceable(results.FollowLinks(path)) }
 
 var (
 	errNoFile = errors.New("is no file")

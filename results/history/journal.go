@@ -118,7 +118,7 @@ func readJournal[T any](dir, name string) ([]T, error) {
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&v); err != nil || d.More() {
-			return nil, &DamagedError{dir, []string{fmt.Sprintf("%s, line %d is not as it was written", name, i+1)}}
+			return nil, &DamagedError{dir, []string{fmt.Sprintf("%s, line %d is not as it was written", name, i+1)}, lineRemedy}
 		}
 		out = append(out, v)
 	}

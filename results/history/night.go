@@ -90,7 +90,18 @@ type DamagedError struct {
 	Dir string
 	// Problems are sentences, each with its file.
 	Problems []string
+	// Remedy says what to do, in words.
+	Remedy string
 }
+
+// Remedies of damage.
+const (
+	nightRemedy   = "put the file back as it was, or take it away and run trbench history reindex, which then lists the night as missing"
+	foreignRemedy = "take what is no night's own file out of the folder"
+	folderRemedy  = "put the folder back; without it, begin another history elsewhere, or take what is left of this one away"
+	lineRemedy    = "put the file back as it was, or take that line out of it"
+	recordRemedy  = "put the file back as it was"
+)
 
 func (e *DamagedError) Error() string {
 	text := fmt.Sprintf("history %s: %s", e.Dir, e.Problems[0])

@@ -75,10 +75,13 @@ func open(dir string, create, anew bool) (_ *Store, err error) {
 		}
 	}
 	entries, err := os.ReadDir(filepath.Join(dir, nightsDir))
+	path := filepath.Join(dir, indexFile)
+	if _, there := os.Stat(path); errors.Is(err, fs.ErrNotExist) && there == nil {
+		return nil, &DamagedError{dir, []string{nightsDir + "/ was there and is gone"}, folderRemedy}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the history's folder: %w", err)
 	}
-	path := filepath.Join(dir, indexFile)
 	var known map[string]indexed
 	if anew {
 		s.Rebuilt = "asked for"
@@ -90,10 +93,13 @@ func open(dir string, create, anew bool) (_ *Store, err error) {
 			err = errors.Join(err, s.index.close())
 		}
 	}()
-	problems := s.read(entries, known)
-	problems = append(problems, s.chain(known)...)
-	if len(problems) > 0 {
-		return nil, &DamagedError{Dir: dir, Problems: problems}
+	foreign, problems := s.read(entries, known)
+	problems = s.chain(append(foreign, problems...), known)
+	switch {
+	case len(problems) > len(foreign):
+		return nil, &DamagedError{dir, problems, nightRemedy}
+	case len(problems) > 0:
+		return nil, &DamagedError{dir, problems, foreignRemedy}
 	}
 	if s.Rebuilt == "" {
 		if err := s.index.add(s.fresh()); err == nil {
@@ -137,7 +143,7 @@ func (s *Store) unpackAll() error {
 			return fmt.Errorf("read the history: %w", err)
 		}
 		if f.night, err = unpack(b); err != nil {
-			return &DamagedError{s.dir, []string{nightsDir + "/" + f.name + " " + err.Error()}}
+			return &DamagedError{s.dir, []string{nightsDir + "/" + f.name + " " + err.Error()}, nightRemedy}
 		}
 	}
 	return nil
@@ -157,15 +163,16 @@ func (s *Store) Next() int {
 	return 1
 }
 
-// read reads all files, several at a time, and says what is wrong with any.
-func (s *Store) read(entries []fs.DirEntry, known map[string]indexed) []string {
+// read reads all files, several at a time, and says what is wrong with any, and
+// what is none of a history. Hidden files are nobody's: what a night that was
+// killed left half written, and what file systems and copying programs leave.
+func (s *Store) read(entries []fs.DirEntry, known map[string]indexed) (foreign, problems []string) {
 	var names []string
-	var problems []string
 	for _, e := range entries {
 		switch _, _, ok := sequenceOf(e.Name()); {
-		case strings.HasPrefix(e.Name(), tempPrefix): // of a night that was killed
+		case strings.HasPrefix(e.Name(), "."):
 		case !ok || !e.Type().IsRegular():
-			problems = append(problems, fmt.Sprintf("%s/%s is no night's file", nightsDir, e.Name()))
+			foreign = append(foreign, fmt.Sprintf("%s/%s is no night's file", nightsDir, e.Name()))
 		default:
 			names = append(names, e.Name())
 		}
@@ -189,7 +196,7 @@ func (s *Store) read(entries []fs.DirEntry, known map[string]indexed) []string {
 		}
 	}
 	slices.SortStableFunc(s.files, func(a, b file) int { return cmp.Compare(a.sequence, b.sequence) })
-	return problems
+	return foreign, problems
 }
 
 func (s *Store) readOne(name string, known map[string]indexed) (f file, problem string) {
@@ -220,8 +227,9 @@ func (s *Store) readOne(name string, known map[string]indexed) (f file, problem 
 	return f, ""
 }
 
-// chain checks that each night follows the one before.
-func (s *Store) chain(known map[string]indexed) (problems []string) {
+// chain checks that each night follows the one before, and adds what it finds to
+// what is known to be wrong.
+func (s *Store) chain(problems []string, known map[string]indexed) []string {
 	bySum := map[string]file{}
 	here := map[string]bool{}
 	for i, f := range s.files {
@@ -295,6 +303,12 @@ type IndexError struct{ Err error }
 func (e *IndexError) Error() string { return fmt.Sprintf("update the history's index: %v", e.Err) }
 
 func (e *IndexError) Unwrap() error { return e.Err }
+
+// Has says whether the history has a night of that id.
+func (s *Store) Has(id string) (bool, error) {
+	_, found, err := s.index.find(id)
+	return found, err
+}
 
 // Append stores a night as the next one: it gets its number and its
 // predecessor, and then its file, whole or not at all. It returns the file's
@@ -373,10 +387,10 @@ func (s *Store) Record(k Kept) (*results.Record, error) {
 	path := filepath.Join(s.dir, recordsDir, k.File)
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the record %s/%s: %w", recordsDir, k.File, err)
+		return nil, fmt.Errorf("the record %s/%s cannot be read: %w", recordsDir, k.File, cause(err))
 	}
 	if hashOf(b) != k.SHA256 {
-		return nil, &DamagedError{s.dir, []string{fmt.Sprintf("%s/%s is not as it was written", recordsDir, k.File)}}
+		return nil, &DamagedError{s.dir, []string{fmt.Sprintf("%s/%s is not as it was written", recordsDir, k.File)}, recordRemedy}
 	}
 	return results.ReadFile(path)
 }

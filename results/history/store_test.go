@@ -195,6 +195,8 @@ func TestDamage(t *testing.T) {
 		{"two gone", func(f files) error { return errors.Join(os.Remove(f[4]), os.Remove(f[5])) }, "was there and is gone", "nights 5 to 6 are missing", true},
 		{"the first gone", func(f files) error { return os.Remove(f[0]) }, "was there and is gone", "night 1 is missing", true},
 		{"the last gone", func(f files) error { return os.Remove(f[9]) }, "was there and is gone", "", true},
+		{"the folder gone", func(f files) error { return os.RemoveAll(filepath.Dir(f[0])) }, "nights/ was there and is gone", "", false},
+		{"a hidden file", func(f files) error { return os.WriteFile(filepath.Join(filepath.Dir(f[0]), ".nfs0001"), []byte("x"), 0o666) }, "", "", false},
 		{"left by a kill", func(f files) error {
 			return os.WriteFile(filepath.Join(filepath.Dir(f[0]), ".trbench-1.tmp"), []byte("x"), 0o666)
 		}, "", "", false},
@@ -575,5 +577,30 @@ func BenchmarkQuery(b *testing.B) {
 			b.Fatal("not the history")
 		}
 		_ = s.Close()
+	}
+}
+
+// What is wrong is said once, with what to do.
+func TestDamageIsSaidOnce(t *testing.T) {
+	for _, test := range []struct {
+		harm   func(dir string, files []string) error
+		remedy string
+	}{
+		{func(_ string, f []string) error { return os.Truncate(f[4], 300) }, nightRemedy},
+		{func(_ string, f []string) error { return os.Truncate(f[9], 0) }, nightRemedy},
+		{func(_ string, f []string) error { return errors.Join(os.Remove(f[4]), os.Mkdir(f[4], 0o777)) }, foreignRemedy},
+		{func(_ string, f []string) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(f[0]), "x"), nil, 0o666)
+		}, foreignRemedy},
+		{func(dir string, _ []string) error { return os.RemoveAll(filepath.Join(dir, nightsDir)) }, folderRemedy},
+	} {
+		dir := filled(t, 10, 1)
+		if err := test.harm(dir, nightFiles(t, dir)); err != nil {
+			t.Fatal(err)
+		}
+		var d *DamagedError
+		if _, err := Open(dir, false); !errors.As(err, &d) || len(d.Problems) != 1 || d.Remedy != test.remedy {
+			t.Errorf("%+v", err)
+		}
 	}
 }

@@ -196,7 +196,9 @@ func TestDamage(t *testing.T) {
 		{"the first gone", func(f files) error { return os.Remove(f[0]) }, "was there and is gone", "night 1 is missing", true},
 		{"the last gone", func(f files) error { return os.Remove(f[9]) }, "was there and is gone", "", true},
 		{"the folder gone", func(f files) error { return os.RemoveAll(filepath.Dir(f[0])) }, "nights/ was there and is gone", "", false},
-		{"a hidden file", func(f files) error { return os.WriteFile(filepath.Join(filepath.Dir(f[0]), ".nfs0001"), []byte("x"), 0o666) }, "", "", false},
+		{"a hidden file", func(f files) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(f[0]), ".nfs0001"), []byte("x"), 0o666)
+		}, "", "", false},
 		{"left by a kill", func(f files) error {
 			return os.WriteFile(filepath.Join(filepath.Dir(f[0]), ".trbench-1.tmp"), []byte("x"), 0o666)
 		}, "", "", false},

@@ -104,6 +104,42 @@ func AnalysisCSV(w io.Writer, files []Analysis) error {
 	return out.Error()
 }
 
+// AnalysisPictures draws a step of each device and the lengths of its gaps, as
+// for this program's own traces. absent says what could not be drawn, and why.
+func AnalysisPictures(files []Analysis) (pictures []Picture, absent []string) {
+	var steps []TracedStep
+	var gaps []GapSet
+	for _, f := range files {
+		for i := range f.Devices {
+			d := &f.Devices[i]
+			if d.Span.Ops == 0 {
+				continue
+			}
+			label := filepath.Base(d.File) + " device " + d.ID
+			w := d.Span.Window
+			if n := len(d.Steps); n > 0 && d.Steps[n/2].Ops > 0 {
+				w = d.Steps[n/2].GPU // the first is seldom like the others
+			}
+			steps = append(steps, TracedStep{Label: label, Index: d.Index(), Device: d.Number(), Window: w})
+			set := GapSet{Label: label, Steps: max(1, d.Cycles)}
+			for _, w := range d.Windows {
+				set.Gaps = append(set.Gaps, d.Index().DeviceGaps(d.Number(), w)...)
+			}
+			gaps = append(gaps, set)
+		}
+	}
+	keep := func(p Picture, err error) {
+		if err != nil {
+			absent = append(absent, err.Error())
+			return
+		}
+		pictures = append(pictures, p)
+	}
+	keep(StepTimelines(About{Subtitle: []string{"a step in the middle, or the whole recording where no steps are annotated"}}, steps))
+	keep(GapLengths(About{}, gaps))
+	return pictures, absent
+}
+
 func fieldsOf(f Analysis) [][]analysis.Field {
 	if len(f.Devices) == 0 {
 		return [][]analysis.Field{analysis.Nothing(f.Timeline)}
@@ -192,26 +228,44 @@ func analysisSections(f Analysis) []analysisSection {
 
 func readLines(r timeline.ReadReport) []string {
 	var out []string
+	for _, d := range Damage(r) {
+		out = append(out, "PARTIAL: "+d)
+	}
+	if len(r.NotRecorded) > 0 {
+		out = append(out, "Not recorded: "+strings.Join(r.NotRecorded, ", "))
+	}
+	return append(out, r.Notes...)
+}
+
+// Damage says what of a recording is missing or was guessed, a clause each; none
+// of a whole one.
+func Damage(r timeline.ReadReport) []string {
+	var out []string
 	if r.LostBytes > 0 || r.LostEvents > 0 {
-		s := fmt.Sprintf("PARTIAL: %d events and %d bytes could not be understood", r.LostEvents, r.LostBytes)
+		s := fmt.Sprintf("%s and %s could not be understood", exactly(r.LostEvents, "event"), exactly(r.LostBytes, "byte"))
 		if r.LostBytes > 0 {
 			s += fmt.Sprintf(", first at byte %d", r.LostAt)
 		}
 		out = append(out, s)
 	}
 	if r.Repaired > 0 {
-		out = append(out, fmt.Sprintf("PARTIAL: the file is not valid JSON in %d places, first at byte %d; they were read by guessing", r.Repaired, r.RepairedAt))
+		out = append(out, fmt.Sprintf("the file is not valid JSON in %s, first at byte %d, read by guessing", exactly(r.Repaired, "place"), r.RepairedAt))
 	}
 	if r.Truncated {
-		out = append(out, "PARTIAL: the recording is not complete")
+		out = append(out, "the recording is not complete")
 	}
 	if r.Dropped > 0 {
-		out = append(out, fmt.Sprintf("PARTIAL: the profiler says that it dropped %d events", r.Dropped))
+		out = append(out, fmt.Sprintf("the profiler says that it dropped %s", exactly(r.Dropped, "event")))
 	}
-	if len(r.NotRecorded) > 0 {
-		out = append(out, "Not recorded: "+strings.Join(r.NotRecorded, ", "))
+	return out
+}
+
+// exactly is a count with its noun, all digits.
+func exactly(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return append(out, r.Notes...)
+	return strconv.FormatInt(n, 10) + " " + noun
 }
 
 func deviceTitle(d *analysis.Device) string {
@@ -389,9 +443,9 @@ func launchSection(d *analysis.Device) analysisSection {
 		s.after = append(s.after, fmt.Sprintf("%d of %d kernels took the GPU less time than their launch took the host", k.Count, k.Of))
 	}
 	if g := d.Graphs; g.Launches > 0 {
-		line := fmt.Sprintf("%d graph launches: %d to %d ops each, median %d; host time p50 %s", g.Launches, g.MinOps, g.MaxOps, g.MedianOps, ns(g.HostNs.P50Ns))
+		line := fmt.Sprintf("Graph launches: %d, of %d to %d ops each, median %d; host time p50 %s", g.Launches, g.MinOps, g.MaxOps, g.MedianOps, ns(g.HostNs.P50Ns))
 		if g.Short > 0 {
-			line += fmt.Sprintf("; %d replays have fewer ops than others of their graph", g.Short)
+			line += "; with fewer ops than others of their graph: " + exactly(int64(g.Short), "replay")
 		}
 		s.after = append(s.after, line)
 	}
@@ -490,122 +544,4 @@ func ranksSection(files []Analysis) (analysisSection, bool) {
 		}
 	}
 	return analysisSection{title: "All ranks", grid: grid, after: []string{"Each file has clocks of its own, so times of different files are not set against each other."}}, len(grid.Rows) > 0
-}
-
-// maxDifferences is how many differences of a group a table lists.
-const maxDifferences = 15
-
-// DiffText writes what differs between two devices.
-func DiffText(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
-	for _, s := range diffSections(base, head, list) {
-		if err := s.text(w); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// DiffMarkdown is DiffText as a page.
-func DiffMarkdown(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
-	var b strings.Builder
-	b.WriteString("# trbench analyze --diff\n")
-	for _, s := range diffSections(base, head, list) {
-		s.markdown(&b)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func diffSections(base, head *analysis.Device, list []analysis.Difference) []analysisSection {
-	first := analysisSection{lines: []string{
-		fmt.Sprintf("Base: %s, %s, %s", filepath.Base(base.File), deviceTitle(base), ofWhat(base)),
-		fmt.Sprintf("Head: %s, %s, %s", filepath.Base(head.File), deviceTitle(head), ofWhat(head)),
-	}}
-	judged := len(base.Steps) >= analysis.MinSteps && len(head.Steps) >= analysis.MinSteps
-	if judged {
-		first.lines = append(first.lines, "* marks what no step of one side shares with the other: more than steps of one recording differ")
-	} else {
-		first.lines = append(first.lines, fmt.Sprintf("Nothing is marked: how much steps vary takes %d steps on both sides", analysis.MinSteps))
-	}
-	out := []analysisSection{first}
-	titles := map[string]string{"step": "Step, medians", "cause": "Causes of idle time", "launch": "Launching and blocking calls by name", "kernel": "Kernels, copies and fills by name"}
-	for _, group := range []string{"step", "cause", "launch", "kernel"} {
-		grid := Grid{Header: []string{"of", "base", "head", "difference", "base range", "head range", "beyond", "what"}, Left: 1, LeftEnd: 1}
-		left := 0
-		for _, d := range list {
-			if d.Group != group || d.Base.Max == 0 && d.Head.Max == 0 {
-				continue
-			}
-			if d.Base == d.Head && group != "step" {
-				continue
-			}
-			if len(grid.Rows) == maxDifferences && !d.Marked {
-				left++
-				continue
-			}
-			show := func(v int64) string {
-				if d.Unit == "ns" {
-					return ns(v)
-				}
-				return strconv.FormatInt(v, 10)
-			}
-			kind, mark := "time", ""
-			if d.Unit != "ns" {
-				kind = "count"
-			}
-			if d.Marked {
-				mark = "*"
-			}
-			grid.Rows = append(grid.Rows, []string{kind, show(d.Base.Median), show(d.Head.Median), show(d.Head.Median - d.Base.Median),
-				show(d.Base.Min) + ".." + show(d.Base.Max), show(d.Head.Min) + ".." + show(d.Head.Max), mark, shortName(d.Name)})
-		}
-		s := analysisSection{title: titles[group], grid: grid}
-		if len(grid.Rows) == 0 {
-			s.after = append(s.after, "no difference")
-		}
-		if left > 0 {
-			s.after = append(s.after, fmt.Sprintf("and %d smaller differences", left))
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-func ofWhat(d *analysis.Device) string {
-	if n := len(d.Steps); n > 0 {
-		return fmt.Sprintf("a step of %d", n)
-	}
-	return d.Over
-}
-
-// DiffCSV writes every quantity of both sides, with all digits.
-func DiffCSV(w io.Writer, list []analysis.Difference) error {
-	out := csv.NewWriter(w)
-	if err := out.Write([]string{"group", "name", "unit", "base_median", "base_min", "base_max", "base_steps", "head_median", "head_min", "head_max", "head_steps", "marked"}); err != nil {
-		return err
-	}
-	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	for _, d := range list {
-		if err := out.Write([]string{d.Group, d.Name, d.Unit, n(d.Base.Median), n(d.Base.Min), n(d.Base.Max), strconv.Itoa(d.Base.Steps),
-			n(d.Head.Median), n(d.Head.Min), n(d.Head.Max), strconv.Itoa(d.Head.Steps), strconv.FormatBool(d.Marked)}); err != nil {
-			return err
-		}
-	}
-	out.Flush()
-	return out.Error()
-}
-
-// DiffJSON writes an object a quantity, each on a line of its own.
-func DiffJSON(w io.Writer, list []analysis.Difference) error {
-	for _, d := range list {
-		if _, err := w.Write(append(analysis.JSON([]analysis.Field{
-			{Name: "group", Value: d.Group}, {Name: "name", Value: d.Name}, {Name: "unit", Value: d.Unit},
-			{Name: "base_median", Value: d.Base.Median}, {Name: "base_min", Value: d.Base.Min}, {Name: "base_max", Value: d.Base.Max}, {Name: "base_steps", Value: d.Base.Steps},
-			{Name: "head_median", Value: d.Head.Median}, {Name: "head_min", Value: d.Head.Min}, {Name: "head_max", Value: d.Head.Max}, {Name: "head_steps", Value: d.Head.Steps},
-			{Name: "marked", Value: d.Marked},
-		}), '\n')); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -118,7 +117,7 @@ func (o *analyzeOptions) run(files []string) error {
 			partial = append(partial, f+": "+analysis.NoWork)
 		}
 		if read.Damaged(a.Timeline.Read) {
-			partial = append(partial, f+" was read in part: "+damage(a.Timeline.Read))
+			partial = append(partial, f+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
 		}
 		list = append(list, a)
 	}
@@ -153,28 +152,6 @@ func (o *analyzeOptions) read(file string) (report.Analysis, error) {
 		return report.Analysis{}, &bench.InputError{Name: s.What, Reason: fmt.Sprintf("%s has no %q", file, s.Value), Hint: s.Known}
 	}
 	return report.Analysis{Timeline: t, Devices: devices}, err
-}
-
-// damage says in a few words what is missing.
-func damage(r timeline.ReadReport) string {
-	var parts []string
-	if r.LostEvents > 0 || r.LostBytes > 0 {
-		s := fmt.Sprintf("%d events and %d bytes lost", r.LostEvents, r.LostBytes)
-		if r.LostBytes > 0 {
-			s += fmt.Sprintf(", first at byte %d", r.LostAt)
-		}
-		parts = append(parts, s)
-	}
-	if r.Repaired > 0 {
-		parts = append(parts, fmt.Sprintf("not valid JSON in %d places, first at byte %d", r.Repaired, r.RepairedAt))
-	}
-	if r.Truncated {
-		parts = append(parts, "it is not complete")
-	}
-	if r.Dropped > 0 {
-		parts = append(parts, fmt.Sprintf("the profiler dropped %d events", r.Dropped))
-	}
-	return strings.Join(parts, ", ")
 }
 
 func (o *analyzeOptions) print(list []report.Analysis) error {
@@ -246,50 +223,17 @@ func (o *analyzeOptions) draw(list []report.Analysis) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &bench.InputError{Name: "--out " + o.out, Reason: "cannot be made: " + err.Error()}
 	}
-	var steps []report.TracedStep
-	var gaps []report.GapSet
-	for _, a := range list {
-		for i := range a.Devices {
-			d := &a.Devices[i]
-			if d.Span.Ops == 0 {
-				continue
-			}
-			label := filepath.Base(d.File) + " device " + d.ID
-			w, n := d.Span.Window, 1
-			if len(d.Steps) > 0 {
-				n = len(d.Steps)
-				// One in the middle: the first is seldom like the others.
-				if s := d.Steps[len(d.Steps)/2]; s.Ops > 0 {
-					w = s.GPU
-				}
-			}
-			steps = append(steps, report.TracedStep{Label: label, Index: d.Index(), Device: d.Number(), Window: w})
-			set := report.GapSet{Label: label, Steps: n}
-			for _, w := range d.Windows {
-				set.Gaps = append(set.Gaps, d.Index().DeviceGaps(d.Number(), w)...)
-			}
-			gaps = append(gaps, set)
-		}
-	}
 	out := &printer{w: o.env.Stderr}
-	for _, draw := range []func() (report.Picture, error){
-		func() (report.Picture, error) {
-			return report.StepTimelines(report.About{Subtitle: []string{"a step in the middle, or the whole recording where no steps are annotated"}}, steps)
-		},
-		func() (report.Picture, error) { return report.GapLengths(report.About{}, gaps) },
-	} {
-		p, err := draw()
-		if err != nil {
-			out.linef("not drawn: %v", err)
-			continue
-		}
-		files, err := report.Save(dir, []string{report.PNG, report.SVG}, []report.Picture{p})
-		if err != nil {
-			return &bench.InputError{Name: "--out " + o.out, Reason: "cannot be written: " + err.Error()}
-		}
-		for _, f := range files {
-			out.linef("%s", o.env.short(f))
-		}
+	pictures, absent := report.AnalysisPictures(list)
+	for _, why := range absent {
+		out.linef("not drawn: %s", why)
+	}
+	files, err := report.Save(dir, []string{report.PNG, report.SVG}, pictures)
+	if err != nil {
+		return &bench.InputError{Name: "--out " + o.out, Reason: "cannot be written: " + err.Error()}
+	}
+	for _, f := range files {
+		out.linef("%s", o.env.short(f))
 	}
 	return out.err
 }

@@ -86,7 +86,7 @@ func Collect(records []Named) (Contents, error) {
 	if t := s.splits(); len(t.Grid.Rows) > 0 {
 		c.Split = &t
 	}
-	for _, t := range []Section{s.ratios(), s.peerTable(), s.times(), s.lateness(), s.launchCosts()} {
+	for _, t := range []Section{s.ratios(), s.peerTable(), s.idleShares(), s.times(), s.lateness(), s.launchCosts()} {
 		if len(t.Grid.Rows) > 0 {
 			c.Tables = append(c.Tables, t)
 		}

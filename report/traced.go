@@ -104,6 +104,7 @@ func (s sources) times() Section {
 	lines := []string{
 		"Medians of single recorded steps, after all that was timed; recording makes steps longer, and inflation is the traced step over the untraced one.",
 		"busy + idle = traced step; host late + in call + after call + unlinked = idle; in graph is part of after call. Medians need not add up, steps do.",
+		"short: kernels, launched alone, that took the device less time than their launch took the host.",
 	}
 	if t := tracedCalibrations(rows); t != "" {
 		lines = append(lines, t)
@@ -186,6 +187,7 @@ func (s sources) lateness() Section {
 func (s sources) idleShares() Section {
 	g, keys := s.keys()
 	g.Header = append(g.Header, "recorded", "without recording", "step", "inflation")
+	unknown := false
 	for _, r := range s.traced() {
 		line := keys(r.src, r.cell, r.conf)
 		recorded, without, step := "-", "-", "-"
@@ -201,15 +203,20 @@ func (s sources) idleShares() Section {
 		if r.trace.Failed != "" {
 			recorded, without = results.Failed, results.Failed
 		}
+		unknown = unknown || without == "-"
 		g.Rows = append(g.Rows, append(line, recorded, without, step, tracedColumn{results.Inflation, "", digits}.text(r.trace)))
 	}
 	if len(g.Rows) == 0 {
 		return Section{}
 	}
-	return Section{"For how much of a step the device is idle", g, []string{
+	lines := []string{
 		"recorded: idle over recorded step. without recording: step less corrected busy, over step; it compares two runs, which agree to about 1 % of a step, so its last digits are not to be relied on.",
 		"Where they differ much, recording slowed the host: take the share without recording, and the causes below.",
-	}}
+	}
+	if unknown {
+		lines = append(lines, "- without recording: by how much recording lengthens a kernel was not measured, as on the CPU device.")
+	}
+	return Section{"For how much of a step the device is idle", g, lines}
 }
 
 // idleShare is the median over recorded steps of idle over the step.

@@ -132,6 +132,21 @@ func TestLateInALibrary(t *testing.T) {
 	}
 }
 
+// Pages and Markdown have the share of idle time too, before its causes: of the two
+// it is the one to compare by.
+func TestCollectedIdleShares(t *testing.T) {
+	c, err := Collect([]Named{{Name: "r", Record: tracedRecord()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(title string) int {
+		return slices.IndexFunc(c.Tables, func(s Section) bool { return s.Title == title })
+	}
+	if idle, causes := at("For how much of a step the device is idle"), at("Where a traced step's time goes"); idle < 0 || idle != causes-1 {
+		t.Errorf("idle shares are table %d, causes %d", idle, causes)
+	}
+}
+
 func TestTracedCSV(t *testing.T) {
 	var b bytes.Buffer
 	if err := CSV(&b, []Named{{Name: "r", Record: tracedRecord()}}); err != nil {

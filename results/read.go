@@ -27,6 +27,9 @@ type ReadError struct {
 	Err     error // may be nil
 }
 
+// ErrNoSchema is in a [ReadError] of a file that is no record of any version.
+var ErrNoSchema = errors.New("names no schema")
+
 func (e *ReadError) Error() string { return fmt.Sprintf("record %s: %s", e.File, e.Problem) }
 
 func (e *ReadError) Unwrap() error { return e.Err }
@@ -234,7 +237,7 @@ func checkSchema(b []byte) error {
 		Schema *Schema `json:"schema"`
 	}
 	if err := json.Unmarshal(b, &head); err != nil || head.Schema == nil {
-		return fmt.Errorf("names no schema, which a record begins with: {\"schema\":{\"name\":%q}}", SchemaName)
+		return fmt.Errorf("%w, which a record begins with: {\"schema\":{\"name\":%q}}", ErrNoSchema, SchemaName)
 	}
 	s := *head.Schema
 	switch {

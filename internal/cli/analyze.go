@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -108,6 +109,7 @@ func (o *analyzeOptions) validate(files []string) error {
 func (o *analyzeOptions) run(files []string) error {
 	var list []report.Analysis
 	var partial []string
+	advice := ""
 	for _, f := range files {
 		a, err := o.read(f)
 		if err != nil {
@@ -115,9 +117,11 @@ func (o *analyzeOptions) run(files []string) error {
 		}
 		if len(a.Devices) == 0 && len(a.Timeline.Ops) == 0 {
 			partial = append(partial, f+": "+analysis.NoWork)
+			advice = "record the GPU as well: PyTorch's profiler with ProfilerActivity.CPU and .CUDA, nsys with --trace=cuda,nvtx"
 		}
 		if read.Damaged(a.Timeline.Read) {
 			partial = append(partial, f+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
+			advice = cmp.Or(advice, "figures are of what was read; record it anew if they matter")
 		}
 		list = append(list, a)
 	}
@@ -135,7 +139,7 @@ func (o *analyzeOptions) run(files []string) error {
 		}
 	}
 	if len(partial) > 0 {
-		return &partialError{text: strings.Join(partial, "; ")}
+		return &partialError{text: strings.Join(partial, "; "), hint: advice}
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ what, when and why, stays on record, and a pinned record is never thinned.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&o.dir, "dir", defaultHistory, "the history's folder")
-	one := func(use, short string, run func(s *history.Store, name string) error) *cobra.Command {
+	one := func(use, short string, run func(name string) error) *cobra.Command {
 		c := &cobra.Command{Use: use, Short: short}
 		c.Flags().StringVar(&o.why, "why", "", "the reason")
 		c.RunE = func(c *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ what, when and why, stays on record, and a pinned record is never thinned.`,
 			if o.why == "" {
 				return &bench.InputError{Name: "--why", Reason: "is missing: who reads this later will want to know"}
 			}
-			return o.with(c.Name() == "pin", func(s *history.Store) error { return run(s, args[0]) })
+			return run(args[0])
 		}
 		return c
 	}
@@ -70,80 +70,103 @@ func (o *baselineOptions) with(create bool, do func(*history.Store) error) error
 	return errors.Join(err, s.Close())
 }
 
-func (o *baselineOptions) pin(s *history.Store, name string) error {
-	p := history.Pin{Name: name, Who: o.env.who(), Why: o.why, When: o.env.Now().UTC()}
+// pin makes a history only for a record that can be pinned: one made for nothing
+// would later look like one without nights.
+func (o *baselineOptions) pin(name string) error {
+	if _, err := strconv.Atoi(name); err == nil || name == "last" {
+		return o.with(false, func(s *history.Store) error { return o.pinNight(s, name) })
+	}
+	r, err := results.ReadFile(o.env.path(name))
+	if err != nil {
+		return refusePin(name, "trbench history lists the nights", "is neither a night nor a record: %v", err)
+	}
+	if why := unfit(r); why != "" {
+		return refusePin(name, "", "%s", why)
+	}
+	return o.with(true, func(s *history.Store) error {
+		kept, err := s.Keep("pinned", r)
+		if err != nil {
+			return err
+		}
+		return o.keepPin(s, name, history.Pin{Name: filepath.Base(name), Record: kept})
+	})
+}
+
+func (o *baselineOptions) pinNight(s *history.Store, name string) error {
 	nights, err := s.List()
 	if err != nil {
 		return err
 	}
-	refuse := func(format string, args ...any) error {
-		return &bench.InputError{Name: "baseline " + name, Reason: fmt.Sprintf(format, args...)}
-	}
-	number, notNumber := strconv.Atoi(name)
-	var r *results.Record
-	switch {
-	case name == "last" && len(nights) == 0:
-		return refuse("is no night: there is none yet")
-	case name == "last" || notNumber == nil:
-		i := len(nights) - 1
-		if name != "last" {
-			if i = slices.IndexFunc(nights, func(b history.Brief) bool { return b.Sequence == number }); i < 0 {
-				return refuse("is no night of the history")
-			}
-		}
-		at := slices.IndexFunc(nights[i].Records, func(k history.Kept) bool { return k.Role == "head" })
-		if at < 0 {
-			return refuse("is a night without a record")
-		}
-		p.Name, p.Record = fmt.Sprintf("night-%d", nights[i].Sequence), nights[i].Records[at]
-		if r, err = s.Record(p.Record); err != nil {
-			return refuse("cannot be pinned: %v", err)
-		}
-	default:
-		if r, err = results.ReadFile(o.env.path(name)); err != nil {
-			return refuse("is neither a night nor a record: %v", err)
-		}
-		p.Name = filepath.Base(name)
+	i := len(nights) - 1
+	if name != "last" {
+		i = slices.IndexFunc(nights, func(b history.Brief) bool { return strconv.Itoa(b.Sequence) == name })
 	}
 	switch {
-	case r.Status != results.Complete || anyFailed(r):
-		return refuse("is not complete")
-	case r.Plan != nil && r.Plan.Inject != nil:
-		return refuse("was slowed on purpose")
+	case len(nights) == 0:
+		return refusePin(name, "trbench nightly measures one; --dir says where its history is", "is no night: there is none yet")
+	case i < 0:
+		return refusePin(name, "trbench history lists them", "is no night of the history")
 	}
-	for i := range r.Cells {
-		if !r.Cells[i].Verify.Equal {
-			return refuse("has modes that were not found equal")
-		}
+	at := slices.IndexFunc(nights[i].Records, func(k history.Kept) bool { return k.Role == "head" })
+	if at < 0 {
+		return refusePin(name, "trbench history lists others", "is a night without a record")
 	}
-	if p.Record.File == "" {
-		if p.Record, err = s.Keep("pinned", r); err != nil {
-			return err
-		}
+	p := history.Pin{Name: fmt.Sprintf("night-%d", nights[i].Sequence), Record: nights[i].Records[at]}
+	r, err := s.Record(p.Record)
+	if err != nil {
+		return refusePin(name, "", "cannot be pinned: %v", err)
 	}
+	if why := unfit(r); why != "" {
+		return refusePin(name, "", "%s", why)
+	}
+	return o.keepPin(s, name, p)
+}
+
+// keepPin stores a pin and says so.
+func (o *baselineOptions) keepPin(s *history.Store, name string, p history.Pin) error {
+	p.Who, p.Why, p.When = o.env.who(), o.why, o.env.Now().UTC()
 	if err := s.Pin(p); err != nil {
 		var full *history.FullError
 		if errors.As(err, &full) {
 			return err
 		}
-		return refuse("%v", err)
+		return refusePin(name, "", "%v", err)
 	}
 	out := &printer{w: o.env.Stdout}
 	out.linef("%s is pinned", p.Name)
 	return out.err
 }
 
-func (o *baselineOptions) drop(s *history.Store, name string) error {
-	if err := s.Drop(name, o.env.who(), o.why, o.env.Now().UTC()); err != nil {
-		var full *history.FullError
-		if errors.As(err, &full) {
-			return err
-		}
-		return &bench.InputError{Name: "baseline " + name, Reason: err.Error(), Hint: "trbench baseline list"}
+func refusePin(name, hint, format string, args ...any) error {
+	return &bench.InputError{Name: "baseline " + name, Reason: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// unfit says why a record cannot be a run of base; empty if it can.
+func unfit(r *results.Record) string {
+	switch {
+	case r.Status != results.Complete || anyFailed(r):
+		return "is not complete"
+	case r.Plan != nil && r.Plan.Inject != nil:
+		return "was slowed on purpose"
+	case slices.ContainsFunc(r.Cells, func(c results.Cell) bool { return !c.Verify.Equal }):
+		return "has modes that were not found equal"
 	}
-	out := &printer{w: o.env.Stdout}
-	out.linef("%s is dropped", name)
-	return out.err
+	return ""
+}
+
+func (o *baselineOptions) drop(name string) error {
+	return o.with(false, func(s *history.Store) error {
+		if err := s.Drop(name, o.env.who(), o.why, o.env.Now().UTC()); err != nil {
+			var full *history.FullError
+			if errors.As(err, &full) {
+				return err
+			}
+			return &bench.InputError{Name: "baseline " + name, Reason: err.Error(), Hint: "trbench baseline list"}
+		}
+		out := &printer{w: o.env.Stdout}
+		out.linef("%s is dropped", name)
+		return out.err
+	})
 }
 
 func (o *baselineOptions) list(s *history.Store) error {

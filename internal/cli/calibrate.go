@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/calibrate"
+	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -44,9 +47,13 @@ func (env *Env) calibrate(ctx context.Context) (*calibration, error) {
 func (c *calibration) print(env *Env) error {
 	out := &printer{w: env.Stdout}
 	out.linef("\nCalibration of device %s", c.Device)
-	g := report.Grid{Header: []string{"reading", "value", "unit", "observations"}, Left: 1}
+	g := report.Grid{Header: []string{"reading", "value", "observations", "what it is"}, Left: 1, LeftEnd: 1}
 	for _, r := range c.Readings {
-		g.Rows = append(g.Rows, []string{r.Name, strconv.FormatFloat(r.Value, 'g', 5, 64), cmp.Or(r.Unit, "-"), strconv.Itoa(r.N)})
+		value := strings.TrimSpace(strconv.FormatFloat(r.Value, 'g', 3, 64) + " " + r.Unit)
+		if r.Unit == "ns" {
+			value = report.SignedDuration(r.Value)
+		}
+		g.Rows = append(g.Rows, []string{r.Name, value, strconv.Itoa(r.N), cmp.Or(machine.Meaning(r.Name), calibrate.Meaning(r.Name))})
 	}
 	out.grid(g)
 	out.linef("\nWhat one launch costs")

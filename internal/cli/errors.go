@@ -117,6 +117,8 @@ func hint(err error) string {
 		return "trbench run --resume=" + kept.file + " goes on from there"
 	case errors.As(err, &input):
 		return input.Hint
+	case errors.Is(err, results.ErrNoSchema):
+		return "trbench run writes records; traces are for trbench analyze"
 	case errors.As(err, &trace):
 		return trace.Hint
 	case errors.As(err, &partial):

@@ -271,6 +271,14 @@ func (o *historyOptions) text(v *historyView) error {
 	if o.last.values != nil {
 		last = o.last.first()
 	}
+	if len(v.Nights) == 0 {
+		// No table without lines, and nothing about rows, of which there are none.
+		out.linef("No night is kept in %s: trbench nightly adds one, and --dir names another history.", o.dir)
+		for _, m := range v.Missing {
+			out.linef("Missing: %s", m)
+		}
+		return out.err
+	}
 	nights := v.Nights[max(0, len(v.Nights)-last):]
 	if len(nights) < len(v.Nights) {
 		out.linef("The last %d of %s; --last=N lists more.", len(nights), count(len(v.Nights), "night"))

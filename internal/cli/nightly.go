@@ -43,6 +43,9 @@ page for a browser, and exits by the confirmed verdict.
 
 %s
 
+A night has 8 processes a cell unless run says --processes=N; other keys are
+page (a file), allow (fields of the machine that may differ), confirm_processes.
+
 With --trace in run, the timelines of each configuration are kept with the night,
 for as many nights as retention says, and the page shows a step of each.
 
@@ -51,7 +54,8 @@ Without, head alone is, and compared with the pinned runs: that excludes a bad
 moment of the run, and cannot tell a slower program from a machine that has
 become slower since the runs were pinned; the verdict says so.
 
-On a sentinel cell the guard tests itself each night. Two sides of the same
+On a sentinel cell, by default the one above, the guard tests itself each night;
+sentinel: {off: true} spares the time. Two sides of the same
 program are compared, which must not be slower; and then one whose first
 submitted configuration is slowed in one sub-graph, by max(5 %%, 5 x noise) of its
 submit time, which must be found. Both go through the confirmation too. The

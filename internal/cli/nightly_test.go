@@ -706,6 +706,21 @@ func TestBaseline(t *testing.T) {
 	g := newGuarded(t, "run: --batch=1 --mode=eager\nsentinel: {off: true}\n")
 	g.do(exitUsage, "baseline", "list")
 	g.has(g.stderr, "history results/nightly is not there")
+	// What cannot be pinned makes no history: an empty one would look like a guard that is well.
+	for name, want := range map[string]string{"last": "history results/nightly is not there", "1": "history results/nightly is not there", "none.json": "is neither a night nor a record"} {
+		g.do(exitUsage, "baseline", "pin", name, "--why=x")
+		g.has(g.stderr, want)
+		if _, err := os.Stat(filepath.Join(g.dir, "results", "nightly")); err == nil {
+			t.Fatalf("pin %s made a history", name)
+		}
+	}
+	g.do(0, "run", "--batch=1", "--mode=eager", "--processes=8", "--out=first.json")
+	g.do(0, "baseline", "pin", "first.json", "--dir=pinned", "--why=by hand")
+	if out := g.do(0, "history", "--dir=pinned"); out != "No night is kept in pinned: trbench nightly adds one, and --dir names another history.\n" {
+		t.Errorf("%q", out)
+	}
+	g.do(exitUsage, "baseline", "pin", "last", "--dir=pinned", "--why=x")
+	g.has(g.stderr, "is no night: there is none yet\nhint: trbench nightly measures one; --dir says where its history is")
 	g.night(exitInconclusive)
 	g.do(exitUsage, "baseline", "pin", "last")
 	g.has(g.stderr, "--why is missing")

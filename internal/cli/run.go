@@ -504,7 +504,12 @@ func (s *runSession) show() error {
 	if s.json {
 		err = results.Encode(s.env.Stdout, s.record)
 	} else if err = report.Table(s.env.Stdout, s.record); err == nil {
-		_, err = fmt.Fprintf(s.env.Stdout, "Record: %s\n", s.env.short(s.file))
+		out := &printer{w: s.env.Stdout}
+		out.linef("Record: %s", s.env.short(s.file))
+		for _, t := range timelinesOf(s.record, s.file) {
+			out.linef("Timeline: %s", s.env.short(t))
+		}
+		err = out.err
 	}
 	if out, ok := s.env.Stdout.(*watched); ok && out.failed() != nil && s.file != "" {
 		return &outputError{err: out.failed(), kept: s.env.short(s.file)}

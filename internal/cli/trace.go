@@ -154,6 +154,25 @@ func configurationWord(keys []results.ConfigurationKey, i int) string {
 	return word
 }
 
+// timelinesOf are the files of a record's timelines. In the record a name is
+// relative to the record's folder, or absolute.
+func timelinesOf(r *results.Record, record string) (files []string) {
+	for i := range r.Cells {
+		for j := range r.Cells[i].Configurations {
+			t := r.Cells[i].Configurations[j].Trace
+			if t == nil || t.File == "" {
+				continue
+			}
+			file := filepath.FromSlash(t.File)
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(record), file)
+			}
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
 // settleTraceFiles makes the names of timelines relative to the record, where
 // they lie below it.
 func settleTraceFiles(r *results.Record, record string) {

@@ -105,3 +105,19 @@ const (
 	none    = "none"
 	present = "yes"
 )
+
+// Meaning says what a reading of [Calibrate] is, in a few words; empty for others.
+func Meaning(reading string) string {
+	return map[string]string{
+		ClockReadNs:      "reading the clock, median",
+		ClockReadP99Ns:   "reading the clock, 99th percentile",
+		ClockStepNs:      "the smallest step that the clock made",
+		ClockBackwards:   "steps back that the clock made",
+		PauseLongestNs:   "the longest gap in a loop that only reads the clock",
+		PauseShare:       "that loop's time spent in gaps: kept from running",
+		SleepOvershootNs: "by how much a sleep of 1 ms is too long, median",
+		StopWorldNs:      "stopping all goroutines and going on, median",
+		CallEmptyNs:      "a Go call through an interface, median",
+		CallEmptyP99Ns:   "a Go call through an interface, 99th percentile",
+	}[reading]
+}

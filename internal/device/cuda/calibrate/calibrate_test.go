@@ -87,6 +87,11 @@ func TestReadings(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(t, got, names(c.dependent))
+			for _, r := range got {
+				if Meaning(r.Name) == "" {
+					t.Errorf("%s is not explained", r.Name)
+				}
+			}
 			if lazy := c.m.LazyInCapture(); c.dependent && len(lazy) > 0 {
 				t.Errorf("first used inside a capture: %v", lazy)
 			}

@@ -207,3 +207,73 @@ func TestLaunchers(t *testing.T) {
 		})
 	}
 }
+
+// Launches that wait for their kernels are refused before a driver is opened.
+func TestLaunchBlockingIsRefused(t *testing.T) {
+	getenv := func(name string) string {
+		if name == "CUDA_LAUNCH_BLOCKING" {
+			return "1"
+		}
+		return ""
+	}
+	code, stdout, stderr := invoke(t, t.Context(), NewEngine(getenv, Libraries{}), t.TempDir(), "run", "--device=cuda")
+	if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "trbench: --device=cuda cannot be used: CUDA_LAUNCH_BLOCKING is set: ") {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// info says what is missing, of which file, and what to do.
+func TestInfoExplains(t *testing.T) {
+	unknown := fake.H200(1)
+	unknown.InitCode = 999
+	for name, c := range map[string]struct {
+		m           *fake.Machine
+		row, advice string
+	}{
+		"no GPU":  {fake.Laptop(), "the CUDA driver sees no GPU (cuInit: CUDA_ERROR_NO_DEVICE (100))", "check that the machine has an NVIDIA GPU"},
+		"too old": {fake.V100(1), "the CUDA driver is too old (it is for CUDA 11.8, and ", "install a driver for CUDA 12.0 or newer (525 on Linux)"},
+		"unknown": {unknown, "the CUDA driver did not start (cuInit: CUDA_ERROR_UNKNOWN (999))", "load the module nvidia-uvm"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lib, err := c.m.Start()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := c.m.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+			g := newGPU(func(string) string { return "" }, Libraries{})
+			g.asked = true
+			_, g.missing = driver.New(lib)
+			g.missing.(*driver.Unavailable).Library = "/usr/lib/libcuda.so.1.1"
+			code, stdout, stderr := invoke(t, t.Context(), newEngine(g), t.TempDir(), "info")
+			for _, want := range []string{"\ncuda    no      -      " + c.row, "\ndriver   -        /usr/lib/libcuda.so.1.1\n", "\nno driver: " + c.row, "; " + c.advice} {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("info lacks %q", want)
+				}
+			}
+			if code != exitOK || stderr != "" || t.Failed() {
+				t.Errorf("exit %d, stderr %q\n%s", code, stderr, stdout)
+			}
+		})
+	}
+	// Without a library there is no file, and the loader's own search is no news.
+	g := newGPU(func(string) string { return "" }, Libraries{})
+	g.asked, g.missing = true, &driver.Unavailable{Reason: driver.ErrNoLibrary, Cause: errors.New("libcuda.so: no such file"), Advice: "Install it"}
+	_, stdout, _ := invoke(t, t.Context(), newEngine(g), t.TempDir(), "info")
+	if !strings.Contains(stdout, "\nno driver: the CUDA driver library was not found; install it\n") {
+		t.Errorf("no library:\n%s", stdout)
+	}
+}
+
+// info shows the driver that was opened and says what lacks beside it.
+func TestInfoOfAGPU(t *testing.T) {
+	_, stdout, _ := invoke(t, t.Context(), newEngine(fakeGPU(t)), t.TempDir(), "info")
+	for _, want := range []string{"\ncuda    yes     1      ", "H200", "\ndriver   for CUDA 13.0", "\nno cudnn: no cuDNN here\n", "\nno cublas: nor cuBLAS\n"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("info lacks %q:\n%s", want, stdout)
+		}
+	}
+}

@@ -158,7 +158,7 @@ func New(r dl.Resolver) (*API, error) {
 		u := &Unavailable{Reason: ErrTooOld, Version: a.version, Missing: a.Missing(),
 			Advice: fmt.Sprintf("Install a driver for CUDA %s or newer (525 on Linux)", Minimum)}
 		if a.version < Minimum {
-			u.Cause = fmt.Errorf("it is for CUDA %s; graphs are captured, updated and inspected with calls of %s", a.version, Minimum)
+			u.Cause = fmt.Errorf("it is for CUDA %s, and graphs are captured, updated and inspected with calls of %s", a.version, Minimum)
 		} else {
 			u.Cause = fmt.Errorf("it says CUDA %s and lacks %v", a.version, lacking)
 		}

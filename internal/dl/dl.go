@@ -147,7 +147,11 @@ func Open(q Query) (*Library, error) {
 				return l, nil
 			}
 			if len(nf.Tried) == 0 {
-				nf.Tried = append(nf.Tried, Attempt{q.Path, "the folder holds none of " + strings.Join(q.Files, ", ")})
+				why := "it is a folder"
+				if len(q.Files) > 0 {
+					why = "the folder holds none of " + strings.Join(q.Files, ", ")
+				}
+				nf.Tried = append(nf.Tried, Attempt{q.Path, why})
 			}
 			return nil, nf
 		}

@@ -65,6 +65,10 @@ func TestOpenByPath(t *testing.T) {
 	if _, err := Open(q); err == nil || !strings.Contains(err.Error(), "holds none of") {
 		t.Errorf("an empty folder: %v", err)
 	}
+	// Without names there is nothing that it could hold.
+	if _, err := Open(Query{Path: q.Path}); err == nil || !strings.HasSuffix(err.Error(), ": it is a folder)") {
+		t.Errorf("a folder in the place of a file: %v", err)
+	}
 }
 
 func TestReferences(t *testing.T) {

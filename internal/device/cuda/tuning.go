@@ -3,6 +3,7 @@ package cuda
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
@@ -67,13 +68,21 @@ type tuningRecord struct {
 
 // ParseTuning reads words with commas between them: "dependent", "onekernel",
 // "fills", "copies", "join", "mask", "stem", "serial", "hazards"; without words, or
-// with "none" alone, it is the default.
+// with "none" alone, it is the default. A word given twice, or against another
+// one, is an error, as is a comma without words around it.
 func ParseTuning(words string) (t Tuning, err error) {
-	if words == plainTuning {
+	if words == "" || words == plainTuning {
 		return Tuning{}, nil
 	}
-	for _, w := range strings.FieldsFunc(words, func(r rune) bool { return r == ',' }) {
+	list := strings.Split(words, ",")
+	for i, w := range list {
 		switch {
+		case w != "" && slices.Contains(list[:i], w):
+			return Tuning{}, fmt.Errorf("tuning %q: word %q stands there twice", words, w)
+		case w == plainTuning:
+			return Tuning{}, fmt.Errorf("tuning %q: %q stands alone", words, w)
+		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges != EdgesStreams:
+			return Tuning{}, fmt.Errorf("tuning %q: %q and %q exclude each other", words, t.Edges, w)
 		case w == "dependent":
 			t.Dependent = true
 		case w == "onekernel":
@@ -88,7 +97,7 @@ func ParseTuning(words string) (t Tuning, err error) {
 			t.NormMask = true
 		case w == "stem":
 			t.SpaceToDepth = true
-		case (w == string(EdgesSerial) || w == string(EdgesHazards)) && t.Edges == EdgesStreams:
+		case w == string(EdgesSerial), w == string(EdgesHazards):
 			t.Edges = Edges(w)
 		default:
 			return Tuning{}, fmt.Errorf("tuning %q: word %q; known: dependent, onekernel, fills, copies, join, mask, stem, and one of serial and hazards", words, w)

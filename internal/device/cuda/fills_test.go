@@ -3,6 +3,7 @@ package cuda
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/cuda/driver"
@@ -28,11 +29,11 @@ func TestFillsBecomeKernels(t *testing.T) {
 					x.api.MemsetD8Async(at(word(0)), 0, 256, comp), // the graph's first node
 					a.Submit(0), c.Submit(0), b.Submit(0),
 					// Two in a row, between operators; the second clears a part.
-					x.api.MemsetD32Async(at(word(0)), 0, 64, comp), x.api.MemsetD8Async(at(word(1)), 0, 100, comp),
+					x.api.MemsetD8Async(at(word(0)), 0, 256, comp), x.api.MemsetD8Async(at(word(1)), 0, 100, comp),
 					a.Submit(0),
 					x.api.MemsetD8Async(at(word(2)), 7, 256, comp),  // no zeros
 					x.api.MemsetD8Async(at(word(3))+8, 0, 32, comp), // not at a multiple of 16
-					x.api.MemsetD8Async(at(word(4)), 0, 256, comp))  // the last
+					x.api.MemsetD32Async(at(word(4)), 0, 64, comp))  // the last, of elements wider than a byte
 				g, err := r.EndCapture(workloads.COMP1)
 				must(t, err)
 				fills, copies := 6, 1
@@ -77,4 +78,43 @@ func TestFillsBecomeKernels(t *testing.T) {
 			must(t, x.g.Close())
 		})
 	}
+}
+
+// The order in which a driver lists nodes is not promised: one may come before
+// what it follows.
+func TestFillsInAnyOrder(t *testing.T) {
+	x := fakeRig(t, nil).open()
+	x.do(func(r device.Rank) {
+		k := x.r
+		comp := k.streams[workloads.COMP1]
+		at := driver.DevicePtr(k.address(word(4)))
+		must(t, r.BeginCapture(workloads.COMP1, device.CaptureThreadLocal),
+			x.api.MemsetD8Async(at, 0, 256, comp), x.api.MemsetD8Async(at, 0, 256, comp), x.api.MemsetD8Async(at, 0, 256, comp),
+			x.api.MemsetD8Async(at+16, 3, 16, comp))
+		captured, err := r.EndCapture(workloads.COMP1)
+		must(t, err)
+		g := captured.(*graph)
+		nodes, err := x.api.GraphGetNodes(g.h)
+		must(t, err)
+		slices.Reverse(nodes)
+		x.g.tuning.FillKernels = true
+		nodes, err = g.replace(nodes)
+		must(t, err)
+		edges, err := x.api.GraphGetEdges(g.h)
+		must(t, err)
+		follows := map[driver.Edge]bool{}
+		for _, e := range edges {
+			follows[e] = true
+		}
+		for i := range nodes[1:] {
+			if !follows[driver.Edge{From: nodes[i+1], To: nodes[i]}] {
+				t.Errorf("node %d from the end lost its predecessor", i)
+			}
+		}
+		if len(edges) != 3 || g.info.Nodes["kernel"] != 3 || g.info.Nodes["memset"] != 1 {
+			t.Errorf("%d edges, nodes %v", len(edges), g.info.Nodes)
+		}
+		must(t, g.Close())
+	})
+	must(t, x.g.Close())
 }

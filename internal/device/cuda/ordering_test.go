@@ -5,9 +5,45 @@ import (
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/device/cpu"
+	"github.com/tech-renaissance/trbench/internal/device/cuda/dnn"
 	"github.com/tech-renaissance/trbench/internal/worker"
 	"github.com/tech-renaissance/trbench/workloads"
 )
+
+// Two operators are ordered if one writes what the other touches, if both count
+// on the counters of one stream, or if both are plans of one library handle.
+func TestConflict(t *testing.T) {
+	at := func(off int64) []workloads.Region {
+		return []workloads.Region{{Space: workloads.Arena, Off: off, Bytes: 256}}
+	}
+	reads := func(off int64) *op { return &op{b: &workloads.Bound{Reads: at(off)}} }
+	writes := func(off int64) *op { return &op{b: &workloads.Bound{Writes: at(off)}} }
+	with := func(o *op, change func(*op)) *op { change(o); return o }
+	one, other := &dnn.Stream{}, &dnn.Stream{}
+	plan := func(s *dnn.Stream, off int64) *op { return with(writes(off), func(o *op) { o.state = s }) }
+	counts := func(s workloads.Stream, off int64) *op {
+		return with(writes(off), func(o *op) { o.counters, o.stream = true, s })
+	}
+	for name, c := range map[string]struct {
+		a, b *op
+		want bool
+	}{
+		"both read":               {reads(0), reads(0), false},
+		"written, then read":      {writes(0), reads(255), true},
+		"read, then written":      {reads(0), writes(255), true},
+		"written twice":           {writes(0), writes(255), true},
+		"apart":                   {writes(0), writes(256), false},
+		"one handle":              {plan(one, 0), plan(one, 256), true},
+		"two handles":             {plan(one, 0), plan(other, 256), false},
+		"a handle and none":       {plan(one, 0), writes(256), false},
+		"counters of one stream":  {counts(workloads.COMP1, 0), counts(workloads.COMP1, 256), true},
+		"counters of two streams": {counts(workloads.COMP1, 0), counts(workloads.UPDATE, 256), false},
+	} {
+		if got := conflict(c.a, c.b); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
 
 // What orders the nodes of a graph, and how batch norm is launched, changes no
 // bit: the fake driver runs branches at once, and computes what the CPU device

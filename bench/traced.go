@@ -102,9 +102,11 @@ func (m *measurement) traceOne(i int, tracer Tracer, calibration *results.TraceC
 	nameLead(recorded)
 	index := timeline.NewIndex(recorded)
 	if save := m.plan.Tracing.Save; save != nil {
-		if t.File, err = save(m.keys[i], index); err != nil {
-			return t, err
+		file, err := save(m.keys[i], index)
+		if err != nil {
+			return t, err // there is no such file
 		}
+		t.File = file
 	}
 	c := m.out.Configurations[i]
 	a := traceAnalysis{x: index, key: m.keys[i], lead: leadSteps, counts: c.Counts, calibration: calibration, process: m.plan.Process, trace: t, values: map[string][]results.Sample{}}

@@ -268,6 +268,13 @@ func TestTracingIsTheLastAct(t *testing.T) {
 		b.Trace.Metric(results.BusyNs) == nil {
 		t.Errorf("%+v, %+v", a.Trace, b.Trace)
 	}
+	// A timeline that was not kept has no file, whatever the saver calls it.
+	p := Schedule{Steps: 5, Blocks: 1, Warmup: new(0), Order: 1, Tracing: Tracing{Steps: 2,
+		Save: func(results.ConfigurationKey, *timeline.Index) (string, error) { return "x", errors.New("no space") }}}
+	lost, err := Measure(t.Context(), &tracedSession{}, modes("step"), p, nil)
+	if err != nil || lost.Configurations[0].Trace.Failed != "no space" || lost.Configurations[0].Trace.File != "" {
+		t.Errorf("%v, %+v", err, lost.Configurations[0].Trace)
+	}
 	s = &tracedSession{uncertain: true}
 	got = measure(s)
 	for _, c := range got.Configurations {

@@ -148,7 +148,10 @@ func tracing(req bench.CellRequest) bench.Tracing {
 		if i < 0 || i >= len(req.TraceFiles) || req.TraceFiles[i] == "" {
 			return "", nil
 		}
-		return req.TraceFiles[i], write.File(req.TraceFiles[i], x)
+		if err := write.File(req.TraceFiles[i], x); err != nil {
+			return "", err
+		}
+		return req.TraceFiles[i], nil
 	}
 	return t
 }

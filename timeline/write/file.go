@@ -37,9 +37,9 @@ func file(path string, x *timeline.Index) (err error) {
 		return err
 	}
 	// Not os.CreateTemp, whose files are their owner's alone.
-	var salt [8]byte
+	var salt [saltBytes]byte
 	_, _ = rand.Read(salt[:]) // documented never to fail
-	name := filepath.Join(filepath.Dir(path), ".trbench-"+hex.EncodeToString(salt[:])+".tmp")
+	name := filepath.Join(filepath.Dir(path), temporaryPrefix(path)+hex.EncodeToString(salt[:])+temporarySuffix)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
@@ -63,6 +63,42 @@ func file(path string, x *timeline.Index) (err error) {
 		return err
 	}
 	return os.Rename(name, path)
+}
+
+// The name of a temporary file is that of its file between these, so that it can
+// be told whose it is.
+const (
+	saltBytes       = 8
+	temporarySuffix = ".tmp"
+	longestBase     = 200 // a name has at most 255 bytes
+)
+
+func temporaryPrefix(path string) string {
+	base := filepath.Base(path)
+	return "." + base[:min(len(base), longestBase)] + "."
+}
+
+// Discard removes what [File] leaves beside path if its process is killed. No
+// process may be writing that file.
+func Discard(path string) error {
+	path = results.FollowLinks(path)
+	dir, prefix := filepath.Dir(path), temporaryPrefix(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		salt, ok := strings.CutPrefix(e.Name(), prefix)
+		if !ok || !e.Type().IsRegular() {
+			continue
+		}
+		salt, ok = strings.CutSuffix(salt, temporarySuffix)
+		if _, err := hex.DecodeString(salt); ok && err == nil && len(salt) == 2*saltBytes {
+			errs = append(errs, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func pour(w io.Writer, packed bool, x *timeline.Index) error {

@@ -774,3 +774,36 @@ func BenchmarkFile10000Kernels(b *testing.B) {
 	}
 	b.ReportMetric(float64(info.Size()), "bytes/trace")
 }
+
+// What a writer that was killed leaves is removed, and nothing else.
+func TestDiscard(t *testing.T) {
+	dir, long := t.TempDir(), strings.Repeat("n", 230)+".json.gz"
+	const salt = "0123456789abcdef"
+	stays := []string{".a.json.gz." + salt, ".a.json.gz.0123.tmp", ".a.json.gz.0123456789abcdeg.tmp", ".b.json.gz." + salt + ".tmp", ".trbench-" + salt + ".tmp",
+		"a.json.gz", "a.json.gz." + salt + ".tmp"}
+	goes := []string{".a.json.gz." + salt + ".tmp", ".a.json.gz.fedcba9876543210.tmp", "." + long[:200] + "." + salt + ".tmp"}
+	for _, f := range append(goes, stays...) {
+		if err := os.WriteFile(filepath.Join(dir, f), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{"a.json.gz", long} {
+		if err := write.Discard(filepath.Join(dir, f)); err != nil {
+			t.Error(err)
+		}
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if slices.Sort(stays); err != nil || !slices.Equal(left, stays) {
+		t.Errorf("left %q, %v", left, err)
+	}
+	if err := write.File(filepath.Join(dir, long), timeline.NewIndex(small())); err != nil {
+		t.Errorf("a long name: %v", err)
+	}
+	if err := write.Discard(filepath.Join(dir, "none", "a.json")); err == nil {
+		t.Error("a folder that is not there holds nothing to remove")
+	}
+}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,14 +30,18 @@ func (env *Env) calibrate(ctx context.Context) (*calibration, error) {
 	if env.Engine.Machine == nil || env.Engine.CalibrateTrace == nil {
 		return nil, &bench.InputError{Name: "--calibrate", Reason: "cannot be used: this program measures nothing"}
 	}
-	device, err := env.chooseDevice("auto")
-	if err != nil {
-		return nil, err
+	// info says beside it why another one cannot be used.
+	devices := env.Engine.Devices("")
+	i := slices.IndexFunc(devices, func(d Device) bool { return d.Missing == "" })
+	if i < 0 {
+		return nil, &bench.InputError{Name: "--calibrate", Reason: "cannot be used: no device can"}
 	}
+	device := devices[i]
 	c := &calibration{Device: device.Name, Readings: env.Engine.Machine(ctx, device).Calibration}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	var err error
 	if c.Trace, err = env.Engine.CalibrateTrace(device.Name); err != nil {
 		c.TraceMissing = err.Error()
 	}

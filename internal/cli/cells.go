@@ -109,7 +109,7 @@ func (t *tune) Set(s string) error {
 	}
 	if s != bench.TuneAuto && s != bench.TuneRule {
 		if _, err := cuda.ParseTuning(s); err != nil {
-			return err
+			return fmt.Errorf("cannot be used: %s", strings.TrimPrefix(err.Error(), fmt.Sprintf("tuning %q: ", s)))
 		}
 	}
 	*t = tune(s)
@@ -306,8 +306,9 @@ func checkLaunchers(plan bench.Plan, d Device) error {
 	return nil
 }
 
-// chooseDevice resolves --device. A device that is not asked for is not looked
-// at.
+// chooseDevice resolves --device: auto takes the first that can be used, but
+// stops at one that is there and cannot. A device that is not asked for is not
+// looked at.
 func (env *Env) chooseDevice(name string) (Device, error) {
 	var reasons []string
 	only := name
@@ -317,6 +318,12 @@ func (env *Env) chooseDevice(name string) (Device, error) {
 	for _, d := range env.Engine.Devices(only) {
 		switch {
 		case name != "auto" && name != d.Name:
+		case name == "auto" && d.Refused:
+			return Device{}, &bench.InputError{
+				Name:   "--device=auto",
+				Reason: fmt.Sprintf("would leave out device %s, which is there: %s", d.Name, d.Missing),
+				Hint:   "--device=cpu runs without it",
+			}
 		case d.Missing == "" && d.Name == "cpu" && len(env.GPULibraries.words()) > 0:
 			return d, &bench.InputError{Name: env.GPULibraries.words()[0], Reason: "would be ignored: " + strings.Join(reasons, "; ")}
 		case d.Missing == "":

@@ -101,6 +101,9 @@ type Device struct {
 	LaunchersHint string
 	// Missing says in a few words why the device cannot be used; empty if it can.
 	Missing string
+	// Refused says that the device, or what drives it, is there and cannot be used
+	// as it is: --device=auto does not take another one in silence.
+	Refused bool
 	Target  workloads.Target
 }
 

@@ -295,22 +295,24 @@ func (g *gpu) describe() Device {
 		d.LaunchersHint = err.Error()
 	}
 	if g.missing != nil {
-		d.Missing = missing(g.missing)
+		d.Missing, d.Refused = missing(g.missing), isThere(g.missing)
 		return d
 	}
 	n, err := g.api.DeviceGetCount()
-	if err != nil || n == 0 {
-		d.Missing = fmt.Sprintf("the CUDA driver sees no GPU (%v)", err)
+	if err == nil && n == 0 {
+		d.Missing = driver.ErrNoDevice.Error()
 		return d
 	}
-	first, err := g.api.DeviceGet(0)
-	if err != nil {
-		d.Missing = err.Error()
-		return d
+	var first driver.Device
+	var name string
+	if err == nil {
+		first, err = g.api.DeviceGet(0)
 	}
-	name, err := g.api.DeviceGetName(first)
+	if err == nil {
+		name, err = g.api.DeviceGetName(first)
+	}
 	if err != nil {
-		d.Missing = err.Error()
+		d.Missing, d.Refused = err.Error(), true
 		return d
 	}
 	if total, err := g.api.DeviceTotalMem(first); err == nil {
@@ -355,7 +357,20 @@ func missing(err error) string {
 	if u.Cause != nil && !errors.Is(u.Reason, driver.ErrNoLibrary) {
 		s += " (" + u.Cause.Error() + ")"
 	}
+	if u.Advice == "" {
+		return s
+	}
 	return s + "; " + strings.ToLower(u.Advice[:1]) + u.Advice[1:]
+}
+
+// isThere says of a driver that cannot be used whether it is there. A machine
+// without one, or without a GPU, has none; a toolkit's stub is none.
+func isThere(err error) bool {
+	var call *driver.Error
+	if errors.As(err, &call) && call.Code == driver.StubLibrary {
+		return false
+	}
+	return !errors.Is(err, driver.ErrNoLibrary) && !errors.Is(err, driver.ErrNotDriver) && !errors.Is(err, driver.ErrNoDevice)
 }
 
 // open returns the device with a kernel set, with the second launcher or

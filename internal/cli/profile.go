@@ -265,6 +265,8 @@ func (o *profileOptions) start(ctx context.Context, p *profiler, path string, ar
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err != nil && run.Process == nil:
+		return &bench.InputError{Name: p.name, Reason: fmt.Sprintf("could not be started (%v)", err), Hint: fmt.Sprintf("%s is what stands first on the PATH", path)}
 	case err != nil:
 		return &bench.InputError{Name: p.name, Reason: fmt.Sprintf("ended without success (%v)", err), Hint: "its own words, and those of the process it ran, stand above"}
 	}

@@ -98,7 +98,7 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	}
 	r.Schema.Minor = results.SchemaMinor // what is written from here on has all of it
 	s := &runSession{env: o.env, plan: plan, record: r, target: file, file: file, resumed: true, stored: finished(r), json: o.json, progress: o.progress, lock: lock}
-	return s, s.readyTrace(device, "")
+	return s, s.readyTrace(device, keptTimelines(r, file))
 }
 
 // checkKernels refuses cells with operators that the device does not have.

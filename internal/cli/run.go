@@ -97,7 +97,7 @@ traces that https://ui.perfetto.dev opens.`,
 		if err != nil {
 			return err
 		}
-		defer func() { s.lock.release() }()
+		defer func() { s.lock.release(); s.traceLock.release() }()
 		return s.run(cmd.Context())
 	}
 	return cmd, o
@@ -322,7 +322,9 @@ type runSession struct {
 	lock     *fileLock // of the file; nil for none
 	// traceDir is where timelines go; empty keeps none.
 	traceDir string
-	stored   int // processes in the file
+	// traceLock is on the names of timelines; nil for none.
+	traceLock *fileLock
+	stored    int // processes in the file
 	// replaced is what the file held before, nil if there was none.
 	replaced []byte
 }

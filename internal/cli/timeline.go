@@ -49,6 +49,11 @@ func (o *profileOptions) timeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	lock, err := lockFile(file)
+	if err != nil {
+		return &bench.InputError{Name: o.outFlag(), Reason: err.Error(), Hint: "give each timeline a file of its own"}
+	}
+	defer lock.release()
 	plan.Steps, plan.Blocks, plan.Single, plan.TraceSteps = besideTimeline, bench.LeastBlocks, 1, steps.first()
 	if device.Name == "cpu" {
 		plan.Steps = besideTimelineOnCPU
@@ -79,6 +84,9 @@ func (o *profileOptions) canRecord(device Device) error {
 	return nil
 }
 
+// outFlag is --out as it was given.
+func (o *profileOptions) outFlag() string { return strings.TrimSpace("--out " + o.out) }
+
 // timelineFile is where the timeline goes. Its folder is there, and what the file
 // holds already is nothing, or an older timeline.
 func (o *profileOptions) timelineFile(k results.ConfigurationKey) (string, error) {
@@ -91,10 +99,7 @@ func (o *profileOptions) timelineFile(k results.ConfigurationKey) (string, error
 	if strings.HasSuffix(base, ".json") || strings.HasSuffix(base, ".json.gz") {
 		file = base
 	}
-	flag := "--out"
-	if o.out != "" {
-		flag += " " + o.out
-	}
+	flag := o.outFlag()
 	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 		return "", &bench.InputError{Name: flag, Reason: "cannot be used: " + err.Error()}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/timeline/write"
 )
 
 // besideRecord is what --trace says without a folder.
@@ -92,8 +93,22 @@ func (s *runSession) readyTrace(device Device, dir string) error {
 		if err := os.MkdirAll(s.traceDir, 0o777); err != nil {
 			return &bench.InputError{Name: "--trace=" + dir, Reason: "cannot be used: " + err.Error()}
 		}
+		return s.takeTimelines("--trace=" + dir)
 	case s.target != "":
 		s.traceDir = filepath.Dir(s.target)
+	}
+	return nil
+}
+
+// takeTimelines finds out whether timelines can be written to a folder of their
+// own, and keeps runs off whose timelines would have the same names.
+func (s *runSession) takeTimelines(flag string) (err error) {
+	if err := results.CheckWritable(filepath.Join(s.traceDir, s.timelineName()+traceSuffix)); err != nil {
+		return outProblem(flag, err)
+	}
+	if s.traceLock, err = lockFile(filepath.Join(s.traceDir, s.timelineName()+traceSuffix)); err != nil {
+		return &bench.InputError{Name: flag, Reason: fmt.Sprintf("holds timelines named %s-..., and is being written by another run", s.timelineName()),
+			Hint: "give each run a folder of its own, or records of different names"}
 	}
 	return nil
 }
@@ -116,15 +131,62 @@ func (s *runSession) traceFiles(req bench.CellRequest) []string {
 	if s.traceDir == "" {
 		return nil
 	}
-	name := "trbench-" + s.record.Created.UTC().Format("20060102T150405Z")
-	if s.target != "" {
-		name = strings.TrimSuffix(strings.TrimSuffix(filepath.Base(s.target), ".gz"), ".json")
-	}
 	var out []string
 	for i := range req.Configurations {
-		out = append(out, filepath.Join(s.traceDir, name+"-"+s.cellWord(req.Cell)+"-"+configurationWord(req.Configurations, i)+traceSuffix))
+		out = append(out, filepath.Join(s.traceDir, s.timelineName()+"-"+s.cellWord(req.Cell)+"-"+configurationWord(req.Configurations, i)+traceSuffix))
 	}
 	return out
+}
+
+// timelineName begins the names of this run's timelines.
+func (s *runSession) timelineName() string {
+	if s.target != "" {
+		return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(s.target), ".gz"), ".json")
+	}
+	return "trbench-" + s.record.Created.UTC().Format("20060102T150405Z")
+}
+
+// keptTimelines is the folder of the timelines that a record names; empty where
+// it names none, or they lie beside it.
+func keptTimelines(r *results.Record, record string) string {
+	for _, c := range r.Cells {
+		for _, o := range c.Configurations {
+			if o.Trace == nil || o.Trace.File == "" {
+				continue
+			}
+			file := filepath.FromSlash(o.Trace.File)
+			if !filepath.IsAbs(file) {
+				file = filepath.Join(filepath.Dir(record), file)
+			}
+			if dir := filepath.Dir(file); dir != filepath.Dir(record) {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+// timelines are the files that a process is to write, as they were before.
+type timelines map[string]os.FileInfo // nil for one that was not there
+
+func statTimelines(files []string) timelines {
+	t := timelines{}
+	for _, f := range files {
+		t[f], _ = os.Stat(f)
+	}
+	return t
+}
+
+// discardOthers removes what is there now and was not, whole or in parts. The
+// process that wrote it has ended. What cannot be removed stays: the failure
+// that it is about comes first.
+func (t timelines) discardOthers() {
+	for f, was := range t {
+		if now, err := os.Stat(f); err == nil && now.Mode().IsRegular() && (was == nil || !os.SameFile(was, now)) {
+			_ = os.Remove(f)
+		}
+		_ = write.Discard(f)
+	}
 }
 
 // cellWord names a cell of the plan, and no other one, in a file's name.

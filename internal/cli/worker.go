@@ -31,8 +31,15 @@ func newWorkerCmd(env *Env) *cobra.Command {
 }
 
 // replicate runs a replicate in a process of its own or, where the program
-// cannot start itself, in this one.
-func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (bench.Replicate, error) {
+// cannot start itself, in this one. Of one without a result no timeline stays:
+// no record would name it.
+func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (got bench.Replicate, err error) {
+	older := statTimelines(req.TraceFiles)
+	defer func() {
+		if err != nil {
+			older.discardOthers()
+		}
+	}()
 	if env.Program != "" {
 		return bench.Command{Path: env.Program, Args: append([]string{env.Name, workerName}, env.GPULibraries.words()...), Dir: env.WorkDir}.Run(ctx, req)
 	}

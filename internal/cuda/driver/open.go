@@ -152,7 +152,7 @@ func New(r dl.Resolver) (*API, error) {
 		return nil, u
 	}
 	if verr != nil {
-		return nil, &Unavailable{Reason: ErrNotStarted, Cause: verr}
+		return nil, &Unavailable{Reason: ErrNotStarted, Cause: verr, Advice: "Install the driver anew; it cannot say of which version it is"}
 	}
 	if a.version < Minimum || len(lacking) > 0 {
 		u := &Unavailable{Reason: ErrTooOld, Version: a.version, Missing: a.Missing(),

@@ -297,6 +297,33 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// A graph's launch counts once however much it launched; a step's work ends with
+// what ends last, which need not have begun last; a call at a step's end is not
+// in it, and one at its begin is.
+func TestStepsAtTheirEdges(t *testing.T) {
+	s := newScene(1, 2)
+	s.rng("step 0", timeline.RangeStep, 0, 0, 90)
+	s.rng("step 1", timeline.RangeStep, 0, 100, 190)
+	s.call("cudaGraphLaunch_v10000", 0, 0, 7, 1)
+	s.call("cuLaunchKernel", 0, 90, 92, 2)
+	s.call("cuLaunchKernel", 0, 100, 103, 3)
+	s.op("long", 0, 10, 60, 1)
+	s.op("short", 1, 20, 30, 1)
+	s.op("late", 1, 40, 50, 1)
+	s.op("between", 0, 95, 99, 2)
+	s.op("second", 0, 104, 110, 3)
+	got := s.index().Steps(0)
+	if len(got) != 2 {
+		t.Fatalf("%d steps", len(got))
+	}
+	if a := got[0]; a.Launches != 1 || a.LaunchHostNs != 7 || a.Ops != 3 || a.Kernels != 3 || a.GPU != (timeline.Window{FromNs: 10, ToNs: 60}) {
+		t.Errorf("first: %+v", a)
+	}
+	if b := got[1]; b.Launches != 1 || b.LaunchHostNs != 3 || b.Ops != 1 || b.GPU != (timeline.Window{FromNs: 104, ToNs: 110}) {
+		t.Errorf("second: %+v", b)
+	}
+}
+
 func TestLaunchStats(t *testing.T) {
 	s := newScene(1, 1)
 	s.call("cudaLaunchKernel_v7000", 0, 0, 10, 1)

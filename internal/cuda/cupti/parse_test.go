@@ -140,6 +140,23 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// Numbers of streams are a context's and numbers of threads a process's: equal
+// ones of others are not the same.
+func TestLanesAreNotMerged(t *testing.T) {
+	r := Records{
+		Kernels: []Kernel{{StartNs: 5, EndNs: 6, Context: 1, Stream: 7}, {StartNs: 5, EndNs: 6, Context: 2, Stream: 7}, {StartNs: 7, EndNs: 8, Device: 1, Context: 1, Stream: 7},
+			{StartNs: 9, EndNs: 10, Context: 1, Stream: 7}},
+		Calls: []Call{{StartNs: 1, EndNs: 2, Process: 3, Thread: 4}, {StartNs: 1, EndNs: 2, Process: 5, Thread: 4}, {StartNs: 3, EndNs: 4, Process: 3, Thread: 4}},
+	}
+	x := r.Timeline(Naming{})
+	if len(x.Streams) != 3 || len(x.Devices) != 2 || x.Ops[0].Stream == x.Ops[1].Stream || x.Ops[2].Device == x.Ops[0].Device || x.Ops[3].Stream != x.Ops[0].Stream {
+		t.Errorf("streams %+v, ops %+v", x.Streams, x.Ops)
+	}
+	if len(x.Threads) != 2 || len(x.Processes) != 2 || x.Calls[0].Thread == x.Calls[1].Thread || x.Calls[2].Thread != x.Calls[0].Thread {
+		t.Errorf("threads %+v, calls %+v", x.Threads, x.Calls)
+	}
+}
+
 // TestToldSizes believes the library where its records have grown, and says so;
 // it does not where the ends are impossible.
 func TestToldSizes(t *testing.T) {

@@ -58,8 +58,8 @@ type EventTimer interface {
 }
 
 // OverheadMeter is an [Executor] that can measure launch overhead: the steps
-// free-running, less the same steps queued behind a gate until all are
-// submitted, both between events.
+// free-running behind one that keeps the device at work, less the same steps
+// queued behind a gate until all are submitted, both between events.
 type OverheadMeter interface {
 	// LaunchOverhead returns the difference per step, from a restored session
 	// that has begun. Where it cannot be had, such as when the queue cannot

@@ -80,6 +80,9 @@ type Measured struct {
 	Blocks int
 	// Readings are those of [Schedule.Machine].
 	Readings []results.Reading
+	// Skipped is, by configuration, how many of the steps of its blocks and of
+	// the single ones behind them changed no weights; see [SkipCounter].
+	Skipped []int64
 }
 
 // Measure warms every configuration up and times its blocks. The session is
@@ -95,7 +98,7 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 	}
 	m := measurement{ctx: ctx, session: s, plan: p, clock: p.Clock, events: events, keys: keys,
 		samples: newSampleSet(len(keys), p.Process), executors: make([]Executor, len(keys)), readings: make([][]results.Reading, len(keys)),
-		out: Measured{Configurations: make([]results.Configuration, len(keys))}}
+		out: Measured{Configurations: make([]results.Configuration, len(keys)), Skipped: make([]int64, len(keys))}}
 	for i, k := range keys {
 		shown := m.show("prepare", i, 0)
 		x, err := s.Executor(k)
@@ -314,6 +317,13 @@ func (m *measurement) timed(i int, x Executor, t *Taken) error {
 		if err := m.single(x, t); err != nil {
 			return err
 		}
+	}
+	if c, ok := x.(SkipCounter); ok {
+		n, err := c.Skipped()
+		if err != nil {
+			return err
+		}
+		m.out.Skipped[i] += n
 	}
 	return m.overhead(i, x, t)
 }

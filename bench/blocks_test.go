@@ -346,3 +346,34 @@ func TestReadAfterBlocks(t *testing.T) {
 		t.Errorf("%+v, want %+v", c.Machine, want)
 	}
 }
+
+// skippingExecutor is one whose steps all skip in one mode, as far as the
+// session's last restore.
+type skippingExecutor struct{ *fakeExecutor }
+
+func (x skippingExecutor) Skipped() (int64, error) {
+	if x.key.Mode != "graph" {
+		return 0, nil
+	}
+	return int64(x.s.value - x.s.kept), nil
+}
+
+type skippingSession struct{ fakeSession }
+
+func (s *skippingSession) Executor(k results.ConfigurationKey) (Executor, error) {
+	x, err := s.fakeSession.Executor(k)
+	return skippingExecutor{x.(*fakeExecutor)}, err
+}
+
+// Timed steps that changed no weights are counted, those of the warm-up are not.
+func TestSkippedStepsAreCounted(t *testing.T) {
+	keys := []results.ConfigurationKey{{Mode: "eager"}, {Mode: "graph"}}
+	warmup := 7
+	m, err := Measure(context.Background(), &skippingSession{}, keys, Schedule{Steps: 5, Blocks: 4, Single: 3, Warmup: &warmup}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []int64{0, 4 * (5 + 3)}; !slices.Equal(m.Skipped, want) {
+		t.Errorf("skipped %v, want %v", m.Skipped, want)
+	}
+}

@@ -67,6 +67,14 @@ type OverheadMeter interface {
 	LaunchOverhead(steps int) (perStep time.Duration, why string, err error)
 }
 
+// SkipCounter is an [Executor] whose steps may leave the weights as they are,
+// because gradients were not finite. Such a step does less work, unseen.
+type SkipCounter interface {
+	// Skipped is how many steps since the session was restored did so. The
+	// session is drained.
+	Skipped() (int64, error)
+}
+
 // Clocks is where a rank's host thread spent its time while submitting.
 type Clocks struct {
 	Submit, SyncWait, Host time.Duration

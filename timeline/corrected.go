@@ -3,7 +3,11 @@ package timeline
 // Lengthening is by how much recording lengthens an op, as a calibration chain
 // tells: the same short kernels run with and without tracing, the traced ones'
 // mean length less the untraced time a kernel. Both in ns of the device's
-// clock; UncertaintyNs is the half width of its interval. It may be negative.
+// clock; UncertaintyNs is the half width of its interval. It may be negative: the
+// untraced time holds what lies between one kernel and the next as well, which
+// nothing but a recording could tell apart, so this is the least by which
+// recording lengthens. Busy time corrected by it is rather too long, and idle
+// time too short, by no more than that stretch a kernel.
 type Lengthening struct{ ByNs, UncertaintyNs int64 }
 
 // Corrected is a time with the range that its uncertainty leaves.

@@ -286,6 +286,13 @@ func (x *Executor) Begin() error {
 	return nil
 }
 
+// Skipped counts the steps since the session was restored that changed no
+// weights: a session begins with none. All ranks skip the same ones.
+func (x *Executor) Skipped() (int64, error) {
+	sc, err := x.s.Scalars(0)
+	return int64(sc.Skipped), err
+}
+
 // Rehearse runs [Script] over the prepared variants and waits.
 func (x *Executor) Rehearse(steps int) error {
 	if err := x.Run(Script(x.s.opts.Variants, steps)...); err != nil {

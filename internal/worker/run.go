@@ -138,6 +138,18 @@ func schedule(req bench.CellRequest, clock bench.Clock, images int) bench.Schedu
 		Tool: req.Tool, Tracing: tracing(req), Phases: req.Phases}
 }
 
+// skips doubts configurations whose timed steps did less than a step's work.
+func skips(m *bench.Measured) (out []results.Warning) {
+	for i, n := range m.Skipped {
+		if n > 0 {
+			out = append(out, results.Warning{Code: "steps_skipped", Text: fmt.Sprintf(
+				"%d timed steps of %s changed no weights, as gradients were not finite: such a step leaves the optimizer's work out; try another --seed, or other --data",
+				n, m.Configurations[i].Key)})
+		}
+	}
+	return out
+}
+
 // cell describes what was run.
 func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *bench.Measured) *results.Cell {
 	size := s.Table().Size()
@@ -174,6 +186,7 @@ func (s *Session) cell(req bench.CellRequest, verify results.Verify, measured *b
 		c.Warnings = append(c.Warnings, results.Warning{Code: "tool_attached", Text: fmt.Sprintf(
 			"a tool was attached (%s, by %s): timings include it", path, nvtx.PathVariable)})
 	}
+	c.Warnings = append(c.Warnings, skips(measured)...)
 	if len(s.step) > 1 {
 		c.Warnings = append(c.Warnings, results.Warning{Code: "step_begins_epoch", Text: fmt.Sprintf(
 			"a step of variant %d, an epoch's last batch, transfers no next batch, so each timed one begins the next epoch as well: times, launches and nodes are of both",

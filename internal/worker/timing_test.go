@@ -2,8 +2,12 @@ package worker
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/results"
 )
 
 // simulated is a host that feeds, then launches the kernels of a step one by
@@ -112,5 +116,16 @@ func TestLaunchOverhead(t *testing.T) {
 				t.Errorf("%v, %q, %v; want %v", got, why, err, c.want)
 			}
 		})
+	}
+}
+
+// Timed steps that left the optimizer out are told of, with their
+// configuration.
+func TestSkipsAreTold(t *testing.T) {
+	eager, step := results.ConfigurationKey{Mode: "eager", Sync: "event", Control: "device"}, results.ConfigurationKey{Mode: "step", Sync: "inside", Control: "device"}
+	m := bench.Measured{Configurations: []results.Configuration{{Key: eager}, {Key: step}}, Skipped: []int64{0, 12}}
+	w := skips(&m)
+	if len(w) != 1 || w[0].Code != "steps_skipped" || !strings.Contains(w[0].Text, "12 timed steps of "+step.String()) {
+		t.Errorf("told %+v", w)
 	}
 }

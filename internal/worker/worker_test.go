@@ -292,6 +292,9 @@ func TestInjectedInf(t *testing.T) {
 			if weights() != before {
 				t.Errorf("%d ranks %s: the skipped step moved weights", ranks, k)
 			}
+			if n, err := x.Skipped(); err != nil || n != 1 {
+				t.Errorf("%d ranks %s: %d steps skipped, %v", ranks, k, n, err)
+			}
 
 			must(t, s.WriteScalar(workloads.ScalarFault, 0))
 			must(t, x.Submit(1), x.Wait())

@@ -224,9 +224,14 @@ func TestSalvage(t *testing.T) {
 				if len(whole.Ops) != test.ops || d.LostEvents != test.lost || d.Repaired < test.repaired || test.repaired == 0 && d.Repaired != 0 || d.Truncated {
 					t.Errorf("%s: %d ops, want %d; %+v\n%s", form, len(whole.Ops), test.ops, d, describe(whole))
 				}
+				// What is lost goes from the event's brace to the next one that can be read.
 				at := int64(strings.Index(text, broken[2]))
-				if test.lost > 0 && (d.LostAt < at || d.LostAt > at+int64(len(broken[2])) || d.LostBytes <= 0 || d.LostBytes > int64(len(broken[2]))+2) {
-					t.Errorf("%s: lost %d bytes at %d; the event is at %d and has %d", form, d.LostBytes, d.LostAt, at, len(broken[2]))
+				next := int64(strings.Index(text, clean[3]))
+				if test.ops == 6 {
+					next = at + int64(strings.IndexByte(broken[2], '{'))
+				}
+				if test.lost > 0 && (d.LostAt != at || d.LostBytes != next-at) {
+					t.Errorf("%s: lost %d bytes at %d, want %d at %d", form, d.LostBytes, d.LostAt, next-at, at)
 				}
 				if test.repaired > 0 && d.RepairedAt != at {
 					t.Errorf("%s: repaired at %d, want %d", form, d.RepairedAt, at)
@@ -264,13 +269,17 @@ func TestTruncated(t *testing.T) {
 			if err != nil {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
-			within := false
+			within, lostAt := int64(0), int64(-1)
 			for _, e := range clean {
-				at := strings.Index(text, e)
-				within = within || cut > at && cut < at+len(e)
+				if at := strings.Index(text, e); cut > at && cut < at+len(e) {
+					within, lostAt = 1, int64(at)
+				}
 			}
-			if len(tl.Ops) != want || !tl.Read.Truncated || (tl.Read.LostEvents == 1) != within || tl.Read.LostEvents > 1 {
+			if len(tl.Ops) != want || !tl.Read.Truncated || tl.Read.LostEvents != within {
 				t.Errorf("cut at %d of %s: %d ops, want %d; %+v", cut, form, len(tl.Ops), want, tl.Read)
+			}
+			if d := tl.Read; within > 0 && (d.LostAt != lostAt || d.LostBytes != int64(cut)-lostAt) {
+				t.Errorf("cut at %d of %s: lost %d bytes at %d, want %d at %d", cut, form, d.LostBytes, d.LostAt, int64(cut)-lostAt, lostAt)
 			}
 			if _, err := read.JSON(strings.NewReader(text[:cut]), "x", read.Options{Strict: true}); err == nil {
 				t.Errorf("cut at %d: strict takes it", cut)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,6 +109,7 @@ func (o *analyzeOptions) validate(files []string) error {
 
 func (o *analyzeOptions) run(files []string) error {
 	var list []report.Analysis
+	var known []timeline.Device
 	var partial []string
 	advice := ""
 	for _, f := range files {
@@ -123,7 +125,13 @@ func (o *analyzeOptions) run(files []string) error {
 			partial = append(partial, f+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
 			advice = cmp.Or(advice, "figures are of what was read; record it anew if they matter")
 		}
-		list = append(list, a)
+		known = append(known, a.Timeline.Devices...)
+		if len(a.Devices) > 0 || len(a.Timeline.Ops) == 0 || o.diff { // not a rank without what --device names
+			list = append(list, a)
+		}
+	}
+	if err := o.haveDevices(files, known); err != nil {
+		return err
 	}
 	if err := o.print(list); err != nil {
 		return err
@@ -150,12 +158,49 @@ func (o *analyzeOptions) read(file string) (report.Analysis, error) {
 		return report.Analysis{}, err
 	}
 	t.Source = file
-	devices, err := analysis.Devices(timeline.NewIndex(t), analysis.Options{Steps: o.step, Range: o.span, Devices: o.devices, Top: o.top.values[0]})
+	devices, err := analysis.Devices(timeline.NewIndex(t), analysis.Options{Steps: o.step, Range: o.span, Devices: o.devicesOf(t), Top: o.top.values[0]})
 	var s *analysis.SelectionError
 	if errors.As(err, &s) {
 		return report.Analysis{}, &bench.InputError{Name: s.What, Reason: fmt.Sprintf("%s has no %q", file, s.Value), Hint: s.Known}
 	}
 	return report.Analysis{Timeline: t, Devices: devices}, err
+}
+
+// devicesOf are the devices to look at in a recording; nil is all. Those that it
+// lacks are left out: each rank of a job may have a device of its own, and so may
+// each side of --diff.
+func (o *analyzeOptions) devicesOf(t *timeline.Timeline) []string {
+	if o.devices == nil {
+		return nil
+	}
+	here := []string{}
+	for _, d := range t.Devices {
+		if slices.Contains(o.devices, d.ID) {
+			here = append(here, d.ID)
+		}
+	}
+	return here
+}
+
+// haveDevices refuses devices that no file has.
+func (o *analyzeOptions) haveDevices(files []string, known []timeline.Device) error {
+	var ids []string
+	for _, d := range known {
+		if !slices.Contains(ids, d.ID) {
+			ids = append(ids, d.ID)
+		}
+	}
+	for _, id := range o.devices {
+		if slices.Contains(ids, id) {
+			continue
+		}
+		who, they := files[0]+" has no", "it has"
+		if len(files) > 1 {
+			who, they = "no file has", "they have"
+		}
+		return &bench.InputError{Name: "--device", Reason: fmt.Sprintf("%s %q", who, id), Hint: they + " " + analysis.Listed("device", ids)}
+	}
+	return nil
 }
 
 func (o *analyzeOptions) print(list []report.Analysis) error {
@@ -202,7 +247,7 @@ func (o *analyzeOptions) printDiff(w io.Writer, base, head report.Analysis) erro
 			}
 		}
 	}
-	if pairs == 0 && len(base.Devices) > 0 && len(head.Devices) > 0 {
+	if pairs == 0 && len(base.Timeline.Ops) > 0 && len(head.Timeline.Ops) > 0 {
 		return &bench.InputError{Name: "--diff", Reason: "the files have no device in common", Hint: "name one of each with --device"}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -118,7 +119,7 @@ func Devices(x *timeline.Index, o Options) ([]Device, error) {
 	}
 	for _, id := range o.Devices {
 		if !slices.Contains(known, id) {
-			return nil, &SelectionError{"--device", id, "it has " + list("device", known)}
+			return nil, &SelectionError{"--device", id, "it has " + Listed("device", known)}
 		}
 	}
 	return out, nil
@@ -128,12 +129,13 @@ func compareIDs(a, b string) int {
 	p, err := strconv.ParseInt(a, 10, 64)
 	q, err2 := strconv.ParseInt(b, 10, 64)
 	if err == nil && err2 == nil {
-		return int(min(max(p-q, -1), 1))
+		return cmp.Compare(p, q)
 	}
 	return strings.Compare(a, b)
 }
 
-func list(what string, known []string) string {
+// Listed names what there is to choose from, of many the first few.
+func Listed(what string, known []string) string {
 	switch n := len(known); {
 	case n == 0:
 		return "no " + what
@@ -214,7 +216,7 @@ func (a *Device) choose(o Options, span timeline.Window) error {
 			}
 		}
 		if len(found) == 0 {
-			return &SelectionError{"--range", o.Range, "it has " + list("range", known)}
+			return &SelectionError{"--range", o.Range, "it has " + Listed("range", known)}
 		}
 		a.Over, a.Windows = "range "+o.Range, merge(found)
 		a.Steps, a.host = nil, a.Windows
@@ -225,7 +227,7 @@ func (a *Device) choose(o Options, span timeline.Window) error {
 			for _, s := range a.Steps {
 				known = append(known, s.Name)
 			}
-			return &SelectionError{"--step", o.Steps, "it has " + list("step", known)}
+			return &SelectionError{"--step", o.Steps, "it has " + Listed("step", known)}
 		}
 		a.Steps, a.Over = chosen, "step "+o.Steps
 		for _, s := range chosen {
@@ -302,10 +304,7 @@ func matches(name, want string) bool {
 // merge puts windows in order and joins those that touch.
 func merge(ws []timeline.Window) []timeline.Window {
 	slices.SortFunc(ws, func(a, b timeline.Window) int {
-		if a.FromNs != b.FromNs {
-			return int(min(max(a.FromNs-b.FromNs, -1), 1))
-		}
-		return int(min(max(a.ToNs-b.ToNs, -1), 1))
+		return cmp.Or(cmp.Compare(a.FromNs, b.FromNs), cmp.Compare(a.ToNs, b.ToNs))
 	})
 	var out []timeline.Window
 	for _, w := range ws {
@@ -388,7 +387,7 @@ func (a *Device) topGaps(n int) []timeline.Surroundings {
 		all = append(all, a.index.TopGaps(a.device, w, n)...)
 	}
 	slices.SortStableFunc(all, func(p, q timeline.Surroundings) int {
-		return int(min(max(q.Gap.Ns()-p.Gap.Ns(), -1), 1))
+		return cmp.Compare(q.Gap.Ns(), p.Gap.Ns())
 	})
 	return all[:min(max(n, 0), len(all))]
 }

@@ -65,11 +65,11 @@ func only(t *testing.T, tl *timeline.Timeline, o analysis.Options) analysis.Devi
 
 func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
-		name      string
-		timeline  *timeline.Timeline
-		word      string
-		share     float64
-		causes    analysis.Causes // a step, in us
+		name     string
+		timeline *timeline.Timeline
+		word     string
+		share    float64
+		causes   analysis.Causes // a step, in us
 		// A step, in ns: in the streams' order at least, less what another order
 		// hides, and at most with 4 % of its busy time.
 		ordered, hidden, high int64

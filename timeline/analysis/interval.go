@@ -13,9 +13,9 @@ import (
 // one graph: they are the least, rounded up, with which the intervals of the five
 // resnet18-cifar pairs hold the timed step. The resnet50 pairs had no part in them.
 const (
-	NodeGapLowPs, NodeGapHighPs = 490_000, 680_000 // between two nodes of a graph
-	GraphLaunchNs               = 2000             // a graph launch, on the host
-	GraphLaunchNodePs           = 4300             // and for each of its nodes
+	NodeGapPs         = 680_000 // between two nodes of a graph, at most
+	GraphLaunchNs     = 2000    // a graph launch, on the host
+	GraphLaunchNodePs = 4300    // and for each of its nodes
 	// OverlapNodeNs a node and OverlapPercent of the busy time, whichever is less,
 	// is what a graph hid by running nodes side by side that eager's streams had
 	// ordered: beginning and ending a kernel leave room beside it, its work does not.
@@ -74,7 +74,7 @@ func (c *Capture) interval(list []stretch, nodes int, feedNs int64) {
 	c.OrderedLowNs = of(kept)
 	c.LowNs = of(func(s stretch) int64 { return kept(s) - min(n*OverlapNodeNs, s.busyNs*OverlapPercent/100) })
 	high := of(func(s stretch) int64 {
-		return kept(s) + s.perhapsNs + s.busyNs*DriftPercent/100 + (n-1)*NodeGapHighPs/1000 + launch
+		return kept(s) + s.perhapsNs + s.busyNs*DriftPercent/100 + (n-1)*NodeGapPs/1000 + launch
 	})
 	eager := of(func(s stretch) int64 { return s.spanNs + s.busyNs*DriftPercent/100 })
 	c.HighNs, c.LossNs = min(eager, high), max(0, high-eager)

@@ -193,7 +193,7 @@ type historyView struct {
 }
 
 func (o *historyOptions) view(s *history.Store) (*historyView, error) {
-	v := &historyView{Schema: results.Schema{Name: "trbench.history", Major: 1}, Missing: s.Missing, Changes: []results.Change{}}
+	v := &historyView{Schema: results.Schema{Name: "trbench.history", Major: 1}, Missing: append([]string{}, s.Missing...)}
 	keep := func(k results.RowKey) bool { return strings.Contains(k.String(), o.row) }
 	var err error
 	if v.Nights, err = s.List(); err != nil {

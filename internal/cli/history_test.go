@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,19 @@ func TestHistory(t *testing.T) {
 		t.Fatalf("%s", out)
 	}
 	id := v.Changes[0].ID
+	var raw map[string]any
+	if err := json.Unmarshal([]byte(out), &raw); err != nil {
+		t.Fatal(err)
+	}
+	lists := []any{raw["missing"]}
+	for _, n := range raw["nights"].([]any) {
+		for _, name := range []string{"left_out", "warnings", "base", "records", "slower"} {
+			lists = append(lists, n.(map[string]any)[name])
+		}
+	}
+	if slices.Contains(lists, nil) {
+		t.Errorf("a list of none is null: %s", out)
+	}
 	out, _ = ask(0, "--csv")
 	if lines, err := csv.NewReader(strings.NewReader(out)).ReadAll(); err != nil || len(lines) != 1+3*45 || lines[1][3] != "2026-01-01T02:00:00Z" {
 		t.Errorf("%v", err)

@@ -330,9 +330,17 @@ type Brief struct {
 	Slower []string `json:"slower"`
 }
 
+// listed makes a list of none an empty one: in JSON null would be "not known".
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
 // List is all nights, the first one first.
 func (s *Store) List() ([]Brief, error) {
-	var out []Brief
+	out := []Brief{}
 	err := s.index.each(`SELECT seq, id, name, began, ended, verdict, line, revision, rest FROM nights ORDER BY seq`, nil, func(scan func(...any) error) error {
 		var b Brief
 		var began, ended int64
@@ -345,7 +353,7 @@ func (s *Store) List() ([]Brief, error) {
 		if err := json.Unmarshal([]byte(text), &more); err != nil {
 			return err
 		}
-		b.LeftOut, b.Warnings, b.Base, b.Records, b.Sentinel, b.Slower = more.LeftOut, more.Warnings, more.Base, more.Records, more.Sentinel, more.Slower
+		b.LeftOut, b.Warnings, b.Base, b.Records, b.Sentinel, b.Slower = listed(more.LeftOut), listed(more.Warnings), listed(more.Base), listed(more.Records), more.Sentinel, listed(more.Slower)
 		out = append(out, b)
 		return nil
 	})
@@ -370,7 +378,7 @@ func (s *Store) Series(keep func(results.RowKey) bool, processes bool) ([]result
 	}); err != nil {
 		return nil, err
 	}
-	var out []results.Series
+	out := []results.Series{}
 	var ids []int64
 	if err := s.index.each(`SELECT row, key, unit, direction FROM rows ORDER BY row`, nil, func(scan func(...any) error) error {
 		var id int64

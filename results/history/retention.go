@@ -116,12 +116,17 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 	return removed, bytes, over, nil
 }
 
-// keeps says whether the rule keeps the records of a night.
+// keeps says whether the rule keeps the records of a night. A night without any,
+// such as one that was abandoned, is not the first of its week or month.
 func (r Retention) keeps(nights []Brief, i int) bool {
-	if len(nights)-i <= r.Full || i == 0 {
+	before := i - 1
+	for before >= 0 && len(nights[before].Records) == 0 {
+		before--
+	}
+	if len(nights)-i <= r.Full || before < 0 {
 		return true
 	}
-	was, at, newest := nights[i-1].Began, nights[i].Began, nights[len(nights)-1].Began
+	was, at, newest := nights[before].Began, nights[i].Began, nights[len(nights)-1].Began
 	wasYear, wasWeek := was.ISOWeek()
 	year, week := at.ISOWeek()
 	if (year != wasYear || week != wasWeek) && newest.Sub(at) <= time.Duration(r.Weeks)*7*24*time.Hour {

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -73,5 +75,30 @@ func TestTimelinesAreThinned(t *testing.T) {
 	}
 	if _, err := s.KeepTimeline(night(1, 1).Began, "none"); err == nil {
 		t.Error("a timeline that is not there is kept")
+	}
+}
+
+// The first night of a month is the first that has a record: one that was
+// abandoned has none, and a clock may pass whole years.
+func TestFirstNightWithARecord(t *testing.T) {
+	nights := make([]Brief, 0, 5)
+	for _, n := range []struct {
+		began   string
+		records int
+	}{{"2026-01-30", 0}, {"2026-01-31", 1}, {"2026-02-01", 0}, {"2026-02-02", 1}, {"2026-02-03", 1}, {"2027-02-04", 1}, {"2027-02-05", 1}} {
+		began, err := time.Parse(time.DateOnly, n.began)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nights = append(nights, Brief{Began: began, Records: make([]Kept, n.records)})
+	}
+	var kept []int
+	for i := range nights {
+		if (Retention{Full: 1}).keeps(nights, i) && len(nights[i].Records) > 0 {
+			kept = append(kept, nights[i].Began.Day())
+		}
+	}
+	if want := []int{31, 2, 4, 5}; !slices.Equal(kept, want) {
+		t.Errorf("kept those of the days %v, want %v", kept, want)
 	}
 }

@@ -17,7 +17,7 @@ import (
 //
 //	in order = max(U + R, what the host still must do)
 //	low      = max(U + R - what another order of the nodes hides, what the host still must do)
-//	high     = min(T, U + R + P + (n-1) d + G) + drift of U
+//	high     = min(T, max(U + R + P + (n-1) d + G, what the host still must do)) + drift of U
 //
 // d is the gap between graph nodes and G the price of a graph launch. What the
 // host still must do is feeding input and launching one graph. T, U, R and P are

@@ -77,10 +77,10 @@ func (c *Capture) interval(list []stretch, nodes int, feedNs int64) {
 		return kept(s) + s.perhapsNs + s.busyNs*DriftPercent/100 + (n-1)*NodeGapPs/1000 + launch
 	})
 	eager := of(func(s stretch) int64 { return s.spanNs + s.busyNs*DriftPercent/100 })
-	c.HighNs, c.LossNs = min(eager, high), max(0, high-eager)
-	// The host feeds and launches beside the device, but no faster than that. It
-	// may itself take longer than the step.
-	host := min(feedNs+launch, c.HighNs)
+	// The host feeds and launches beside the device: a step is no faster than that,
+	// and no slower than eager's for it.
+	host := min(feedNs+launch, eager)
+	c.HighNs, c.LossNs = min(eager, max(high, host)), max(0, high-eager)
 	c.LowNs = max(c.LowNs, host)
 	c.OrderedLowNs = min(max(c.OrderedLowNs, c.LowNs), c.HighNs)
 }

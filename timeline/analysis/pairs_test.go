@@ -280,3 +280,24 @@ func TestConstantsOfPairs(t *testing.T) {
 		t.Errorf("busy time drifted by %.2f %%, the constant is %d", 100*drift, DriftPercent)
 	}
 }
+
+// TestHostIsAFloor: a host that feeds for longer than the graph takes is what a
+// step waits for, and of one that takes longer than eager nothing is gained.
+func TestHostIsAFloor(t *testing.T) {
+	// As a graph of 10 nodes at most 100 + 4 + 9 x 0.68 + 2.043 = 112.163 us, at
+	// least 100 - 11.5; launching it takes 2.043 us of the host.
+	s := []stretch{{spanNs: 1_000_000, busyNs: 100_000, launchNs: 900_000}}
+	for _, test := range []struct{ feed, low, ordered, high int64 }{
+		{0, 88_500, 100_000, 112_163},
+		{95_000, 97_043, 100_000, 112_163},
+		{105_000, 107_043, 107_043, 112_163},
+		{500_000, 502_043, 502_043, 502_043},
+		{2_000_000, 1_004_000, 1_004_000, 1_004_000},
+	} {
+		var c Capture
+		c.interval(s, 10, test.feed)
+		if c.LowNs != test.low || c.OrderedLowNs != test.ordered || c.HighNs != test.high || c.LossNs != 0 {
+			t.Errorf("feeding for %d ns: %d, %d..%d, want %d, %d..%d", test.feed, c.OrderedLowNs, c.LowNs, c.HighNs, test.ordered, test.low, test.high)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/aclements/go-moremath/stats"
 
@@ -302,4 +303,42 @@ func TestDirection(t *testing.T) {
 	if c := Changes(s, nil); len(c) != 1 || c[0].Slower {
 		t.Errorf("%+v", c)
 	}
+}
+
+// What was said of a change point holds until its day and no longer; who does not
+// know a point, or says nothing of it, leaves it open, and a small one is small
+// whatever the day.
+func TestStanding(t *testing.T) {
+	s := opened(t, filled(t, 1, 1))
+	until := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	large := seriesOf(wave(slices.Concat(repeat(100, 30), repeat(103, 30))...))
+	small := seriesOf(wave(slices.Concat(repeat(100, 30), repeat(100.9, 30))...))
+	late := seriesOf(wave(slices.Concat(repeat(100, 30), repeat(110, Tail))...))
+	state := func(one results.Series, now time.Time) (string, string) {
+		t.Helper()
+		list, err := s.Standing([]results.Series{one}, now)
+		if err != nil || len(list) != 1 || (list[0].Acknowledgement != nil) != (list[0].State == results.Acknowledged || list[0].State == results.Expired) {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0].State, list[0].ID
+	}
+	is := func(what string, one results.Series, now time.Time, want string) {
+		t.Helper()
+		if got, _ := state(one, now); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	is("nothing said", large, until, results.Open)
+	is("small", small, until, results.Small)
+	is("in the tail", late, until, results.Provisional)
+	_, id := state(large, until)
+	if err := s.Acknowledge(results.Acknowledgement{ID: id, Until: until, Who: "kim", Why: "a driver"}); err != nil {
+		t.Fatal(err)
+	}
+	is("before its day", large, until.Add(-1), results.Acknowledged)
+	is("from its day on", large, until, results.Expired)
+	if err := s.Acknowledge(results.Acknowledgement{ID: id, Until: until.AddDate(0, 1, 0), Who: "kim", Why: "still"}); err != nil {
+		t.Fatal(err)
+	}
+	is("said again", large, until, results.Acknowledged)
 }

@@ -333,3 +333,55 @@ func TestWithheld(t *testing.T) {
 		}
 	}
 }
+
+// A recording that stops in the middle has steps that are whole, or nothing that is.
+func TestTruncatedIsWithheld(t *testing.T) {
+	tl := scene(nil)
+	tl.Read.Truncated = true
+	if c := only(t, tl, analysis.Options{}).Capture; c.Withheld != "" {
+		t.Errorf("with steps: %q", c.Withheld)
+	}
+	tl.Ranges = nil
+	if c := only(t, tl, analysis.Options{}).Capture; !strings.Contains(c.Withheld, "stops in the middle") {
+		t.Errorf("without steps: %q", c.Withheld)
+	}
+}
+
+// What replays hide inside of one event is not known to be busy.
+func TestEnvelopesAreNotBusy(t *testing.T) {
+	tl := scene(nil)
+	for i := range tl.Ops {
+		if o := &tl.Ops[i]; tl.Text(o.Name) == "B" { // until the next op begins
+			o.Kind, o.EndNs = timeline.Envelope, o.EndNs+580_000
+		}
+	}
+	d := only(t, tl, analysis.Options{})
+	if d.Verdict.Word != analysis.Unclear || d.Verdict.Share != 0 || !strings.Contains(d.Verdict.Reason, "count as busy from end to end") {
+		t.Errorf("%+v", d.Verdict)
+	}
+}
+
+// Three steps that are apart from three may be so by chance.
+func TestFewStepsAreNotMarked(t *testing.T) {
+	slower := func() *timeline.Timeline {
+		t := scene(nil)
+		for i := range t.Ops {
+			if o := &t.Ops[i]; t.Text(o.Name) == "B" {
+				o.EndNs += 10_000
+			}
+		}
+		return t
+	}
+	for steps, want := range map[string]bool{"1..3": false, "1..4": true} {
+		for _, sides := range [][2]string{{steps, "1..5"}, {"1..5", steps}} {
+			base, head := only(t, scene(nil), analysis.Options{Steps: sides[0]}), only(t, slower(), analysis.Options{Steps: sides[1]})
+			marked := false
+			for _, d := range analysis.Diff(&base, &head) {
+				marked = marked || d.Marked && d.Group == "kernel" && d.Name == "B"
+			}
+			if marked != want {
+				t.Errorf("steps %s against %s: marked %v", sides[0], sides[1], marked)
+			}
+		}
+	}
+}

@@ -21,6 +21,9 @@ const (
 	injectedNoise = 5
 )
 
+// slowdown is how large a share of a row is put in, by the noise of a run's median.
+func slowdown(noise float64) float64 { return max(injectedShare, injectedNoise*noise) }
+
 // sentinel tests the guard on a cell of its own; nil where there was no time,
 // or it is switched off.
 func (n *nightly) sentinel(ctx context.Context, o *outcome) (*history.Sentinel, error) {
@@ -79,7 +82,7 @@ func (t *trials) both(ctx context.Context) (*history.Sentinel, error) {
 	}
 	row := null.Rows[at]
 	s := &history.Sentinel{Row: row.Key.String(), SubGraph: t.n.config.Sentinel.SubGraph, Noise: noiseWithin(row)}
-	s.Factor = max(injectedShare, injectedNoise*s.Noise)
+	s.Factor = slowdown(s.Noise)
 	s.Ns = int64(math.Ceil(s.Factor * results.Median(slices.Concat(row.Base[0], row.Head[0]))))
 	if s.Null, err = t.trial(ctx, "null", null, nil, nil, nil); err != nil {
 		return nil, err

@@ -30,3 +30,11 @@ func TestNoiseWithin(t *testing.T) {
 		}
 	}
 }
+
+func TestSlowdown(t *testing.T) {
+	for noise, want := range map[float64]float64{0: .05, .01: .05, .02: .1, .2: 1} {
+		if got := slowdown(noise); math.Abs(got-want) > 1e-12 {
+			t.Errorf("of noise %g: %g, want %g", noise, got, want)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func open(t *testing.T, in context.Context, width int64, theme string, extra pag
 	}
 	ctx, cancel := chromedp.NewContext(in)
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	address := (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()

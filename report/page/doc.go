@@ -4,7 +4,8 @@
 // In the flow it stands behind [report], whose tables and charts it shows as
 // data: no figure of theirs is computed, scaled or rounded here. [Write] makes the
 // file; [Extra] is what does not come from records: a comparison, which [Judged]
-// makes fit, and steps as they were recorded, which [ReadTimelines] finds.
+// makes fit, rows over nights, which [NewTrends] does, and steps as they were
+// recorded, which [ReadTimelines] finds.
 //
 // The file carries all it needs: style, script, the data as JSON, and Chart.js
 // with its zoom plugin from their npm releases (npm/packages.json has versions

@@ -1,0 +1,167 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tech-renaissance/trbench/bench"
+	"github.com/tech-renaissance/trbench/bench/guard"
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
+	"github.com/tech-renaissance/trbench/results/history"
+)
+
+// begin goes on with the night that is under way, or begins one.
+func (n *nightly) begin() error {
+	b, err := os.ReadFile(n.tonight("state.json"))
+	if err == nil {
+		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" || n.state.Began.IsZero() {
+			return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "is no state of a night", Hint: n.takeAway()}
+		}
+		why := ""
+		switch age := n.begun.Sub(n.state.Began); {
+		case !program().Equal(n.state.Program):
+			why = fmt.Sprintf("it was begun by trbench %s, and this is %s", describe(n.state.Program), describe(program()))
+		case n.config.text != n.state.Config:
+			why = "it was begun with another configuration"
+		case age > oldest:
+			why = "it was begun " + n.state.Began.Format(time.RFC3339)
+		}
+		if why == "" {
+			n.pins = n.state.Pins
+			fmt.Fprintf(n.env.Stderr, "going on with the night that began %s\n", n.state.Began.Format(time.RFC3339))
+			if n.begun.Before(n.state.Began) {
+				n.warn("clock_jumped_back", fmt.Sprintf("the clock says %s, and the night began %s; its deadline begins anew", n.begun.UTC().Format(time.RFC3339), n.state.Began.Format(time.RFC3339)))
+			}
+			return nil
+		}
+		if err := n.abandon(why); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "cannot be read: " + unwrapPath(err).Error()}
+	}
+	if err := n.clear(); err != nil { // what a night left that ended
+		return err
+	}
+	if n.pins, err = n.store.Pins(); err != nil {
+		return err
+	}
+	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: program(), Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
+	return n.save()
+}
+
+// readPins reads the baseline: what is wrong with it is to be known before hours
+// of measuring.
+func (n *nightly) readPins() error {
+	for _, p := range n.pins {
+		r, err := n.store.Record(p.Record)
+		var damaged *history.DamagedError
+		switch {
+		case errors.As(err, &damaged):
+			err = errors.New(damaged.Problems[0])
+		case err == nil:
+			n.base = append(n.base, guard.Named{Name: p.Name, Record: r})
+			continue
+		}
+		return &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(),
+			Hint: fmt.Sprintf("put the file back, or take the pin out: trbench baseline drop %s --dir=%s --why=TEXT", p.Name, n.env.short(n.config.History))}
+	}
+	return nil
+}
+
+func (n *nightly) save() error {
+	b, err := json.Marshal(n.state)
+	if err != nil {
+		return err
+	}
+	path := n.tonight("state.json")
+	if err := report.WriteFile(path, func(w io.Writer) error { _, err := w.Write(b); return err }); err != nil {
+		return &history.FullError{Path: path, Err: err}
+	}
+	return nil
+}
+
+// clear empties tonight/; the state goes first, so that half of it is no
+// night.
+func (n *nightly) clear() error {
+	for _, name := range []string{"state.json", "*.json", "*" + traceSuffix, "*.lock", ".*.tmp", ".state.json.*"} {
+		files, err := filepath.Glob(n.tonight(name))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if filepath.Base(f) == ".night.lock" {
+				continue // held
+			}
+			if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("clear away the night: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func (n *nightly) warn(code, text string) {
+	n.warnings = append(n.warnings, results.Warning{Code: code, Text: text})
+	fmt.Fprintf(n.env.Stderr, "warning: %s [%s]\n", text, code)
+}
+
+// left is what remains until the deadline.
+func (n *nightly) left() (time.Duration, bool) {
+	if n.config.deadline == 0 {
+		return 0, false
+	}
+	spent := n.env.Now().Sub(n.begun) // monotonic
+	if before := n.begun.Sub(n.state.Began); before > 0 {
+		spent += before
+	}
+	return n.config.deadline - spent, true
+}
+
+// leaveOut keeps that there was no time for something.
+func (n *nightly) leaveOut(what, text string) error {
+	if n.state.LeftOut == nil {
+		n.state.LeftOut = map[string]string{}
+	}
+	n.state.LeftOut[what] = text
+	return n.save()
+}
+
+func (n *nightly) omitted(what string) bool { return n.state.LeftOut[what] != "" }
+
+// abandon puts a night that cannot be gone on with into the history, with what
+// it measured.
+func (n *nightly) abandon(why string) error {
+	switch stored, err := n.store.Has(n.state.ID); {
+	case err != nil:
+		return err
+	case stored: // it ended, but for its page
+		fmt.Fprintf(n.env.Stderr, "the night that began %s is stored; its page was not made: %s\n", n.state.Began.Format(time.RFC3339), why)
+		return nil
+	}
+	fmt.Fprintf(n.env.Stderr, "the night that began %s is abandoned: %s\n", n.state.Began.Format(time.RFC3339), why)
+	night := &history.Night{ID: n.state.ID, Began: n.state.Began, Ended: n.begun.UTC(), Program: n.state.Program, Line: "abandoned: " + why,
+		Warnings: []results.Warning{{Code: "abandoned", Text: "the night was not ended: " + why}}}
+	r, err := (&measurement{file: n.tonight("head.json")}).record()
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		if night.Records, err = n.keepTimelines(r, nil); err != nil {
+			return err
+		}
+		k, err := n.store.Keep("head", r)
+		if err != nil {
+			return err
+		}
+		night.Records = append(night.Records, k)
+	}
+	return n.append(night)
+}

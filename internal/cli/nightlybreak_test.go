@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
 )
@@ -64,5 +65,28 @@ func TestBaseCommandIsNone(t *testing.T) {
 		if n := len(g.briefs()); n != 3 {
 			t.Errorf("%s: %d nights", script, n)
 		}
+	}
+}
+
+// What a night took before it was killed counts against its deadline; a clock that
+// was put back since gives nothing more than the whole of it.
+func TestTimeLeft(t *testing.T) {
+	begun := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct{ before, since, want time.Duration }{
+		"begun now":              {0, 0, 3 * time.Hour},
+		"under way":              {0, time.Hour, 2 * time.Hour},
+		"gone on with":           {2 * time.Hour, 30 * time.Minute, 30 * time.Minute},
+		"over before":            {4 * time.Hour, 0, -time.Hour},
+		"the clock was put back": {-5 * time.Hour, time.Hour, 2 * time.Hour},
+	} {
+		n := &nightly{env: &Env{Now: func() time.Time { return begun.Add(test.since) }}, config: &nightlyConfig{deadline: 3 * time.Hour}, begun: begun}
+		n.state.Began = begun.Add(-test.before)
+		if left, limited := n.left(); left != test.want || !limited {
+			t.Errorf("%s: %v left, want %v", name, left, test.want)
+		}
+	}
+	n := &nightly{env: &Env{Now: func() time.Time { return begun }}, config: &nightlyConfig{}, begun: begun}
+	if left, limited := n.left(); left != 0 || limited {
+		t.Errorf("without a deadline: %v, %v", left, limited)
 	}
 }

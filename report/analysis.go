@@ -16,6 +16,9 @@ import (
 type Analysis struct {
 	Timeline *timeline.Timeline
 	Devices  []analysis.Device
+	// Unread is why a file could not be read, as what follows its name in a
+	// sentence; of Timeline there is the Source alone then.
+	Unread string
 }
 
 // AnalysisText writes what was found as text for a terminal.
@@ -141,6 +144,9 @@ func AnalysisPictures(files []Analysis) (pictures []Picture, absent []string) {
 }
 
 func fieldsOf(f Analysis) [][]analysis.Field {
+	if f.Unread != "" {
+		return [][]analysis.Field{{{Name: "file", Value: f.Timeline.Source}, {Name: "format"}, {Name: "device"}, {Name: "verdict"}, {Name: "note", Value: "left out: it " + f.Unread}}}
+	}
 	if len(f.Devices) == 0 {
 		return [][]analysis.Field{analysis.Nothing(f.Timeline)}
 	}
@@ -213,6 +219,9 @@ var formatWords = map[string]string{
 
 func analysisSections(f Analysis) []analysisSection {
 	t := f.Timeline
+	if f.Unread != "" {
+		return []analysisSection{{lines: []string{filepath.Base(t.Source) + ": left out; it " + f.Unread}}}
+	}
 	head := analysisSection{lines: []string{fmt.Sprintf("%s: %s, %d ops, %d API calls, %d host ranges", filepath.Base(t.Source), formatWords[t.Format], len(t.Ops), len(t.Calls), len(t.Ranges))}}
 	head.lines = append(head.lines, readLines(t.Read)...)
 	if len(f.Devices) == 0 {
@@ -303,8 +312,8 @@ func captureLines(c *analysis.Capture) []string {
 	if c.Withheld != "" {
 		out = append(out, "Capture: withheld; "+c.Withheld)
 	} else {
-		s := fmt.Sprintf("Capture: as one graph of %.0f nodes, and not recorded, the %s could take %s to %s; from %s if the graph keeps the order of the streams",
-			c.Nodes, c.Per, ns(c.LowNs), ns(c.HighNs), ns(c.OrderedLowNs))
+		s := fmt.Sprintf("Capture: as one graph of %s, and not recorded, the %s could take %s to %s; from %s if the graph keeps the order of the streams",
+			exactly(int64(c.Nodes+0.5), "node"), c.Per, ns(c.LowNs), ns(c.HighNs), ns(c.OrderedLowNs))
 		if c.LossNs > 0 {
 			s += fmt.Sprintf("; at worst it loses %s", ns(c.LossNs))
 		}
@@ -543,5 +552,11 @@ func ranksSection(files []Analysis) (analysisSection, bool) {
 			grid.Rows = append(grid.Rows, []string{plain(filepath.Base(d.File)), rank, d.ID, d.Over, ns(d.Window.SpanNs), ns(d.Window.BusyNs), shareOf(d.Window.BusyNs, d.Window.SpanNs), ns(d.Window.IdleNs), d.Verdict.Word})
 		}
 	}
-	return analysisSection{title: "All ranks", grid: grid, after: []string{"Each file has clocks of its own, so times of different files are not set against each other."}}, len(grid.Rows) > 0
+	after := []string{"Each file has clocks of its own, so times of different files are not set against each other."}
+	for _, f := range files {
+		if f.Unread != "" {
+			after = append(after, "Left out: "+filepath.Base(f.Timeline.Source)+", which "+f.Unread)
+		}
+	}
+	return analysisSection{title: "All ranks", grid: grid, after: after}, len(grid.Rows) > 0
 }

@@ -116,10 +116,11 @@ func TestAnalysisGoldens(t *testing.T) {
 	one := []report.Analysis{analysed(t, usual(t), top)}
 	strange := []report.Analysis{analysed(t, odd(), top)}
 	step := []report.Analysis{analysed(t, usual(t), analysis.Options{Top: 2, Steps: "5..7"})}
-	ranks := []report.Analysis{one[0], strange[0], {Timeline: empty}}
+	ranks := []report.Analysis{one[0], strange[0], {Timeline: empty}, {Timeline: &timeline.Timeline{Source: "folder/cut.json"}, Unread: "is empty"}}
 	base, head := &one[0].Devices[0], &analysed(t, slower, top).Devices[0]
-	few := &analysed(t, odd(), analysis.Options{Top: 5, Steps: "2..3"}).Devices[0]
-	list, unlike := analysis.Diff(base, head), analysis.Diff(base, few)
+	few := analysed(t, odd(), analysis.Options{Top: 5, Steps: "2..3"}).Devices
+	whole := analysed(t, odd(), analysis.Options{Range: "forward"}).Devices
+	pairs, unlike := []report.DevicePair{{Base: base, Head: head}}, []report.DevicePair{{Base: base, Head: &few[0]}, {Base: base, Head: &whole[0]}}
 	type write = func(io.Writer) error
 	for name, write := range map[string]write{
 		"analysis_usual.txt":   func(w io.Writer) error { return report.AnalysisText(w, one) },
@@ -131,11 +132,11 @@ func TestAnalysisGoldens(t *testing.T) {
 		"analysis_ranks.json":  func(w io.Writer) error { return report.AnalysisJSON(w, ranks) },
 		"analysis_ranks.txt":   func(w io.Writer) error { return report.AnalysisText(&afterTitle{w: w, title: "\nAll ranks\n"}, ranks) },
 		"analysis_nothing.txt": func(w io.Writer) error { return report.AnalysisText(w, ranks[2:]) },
-		"analysis_diff.txt":    func(w io.Writer) error { return report.DiffText(w, base, head, list) },
-		"analysis_diff.md":     func(w io.Writer) error { return report.DiffMarkdown(w, base, head, list) },
-		"analysis_diff.csv":    func(w io.Writer) error { return report.DiffCSV(w, list) },
-		"analysis_diff.json":   func(w io.Writer) error { return report.DiffJSON(w, list[:4]) },
-		"analysis_unlike.txt":  func(w io.Writer) error { return report.DiffText(w, base, few, unlike) },
+		"analysis_diff.txt":    func(w io.Writer) error { return report.DiffText(w, pairs) },
+		"analysis_diff.md":     func(w io.Writer) error { return report.DiffMarkdown(w, unlike) },
+		"analysis_diff.csv":    func(w io.Writer) error { return report.DiffCSV(w, append(pairs, unlike[0])) },
+		"analysis_diff.json":   func(w io.Writer) error { return report.DiffJSON(w, pairs) },
+		"analysis_unlike.txt":  func(w io.Writer) error { return report.DiffText(w, unlike) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

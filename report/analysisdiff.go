@@ -14,22 +14,34 @@ import (
 // maxDifferences is how many differences of a group a table lists.
 const maxDifferences = 15
 
-// DiffText writes what differs between two devices.
-func DiffText(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
-	for _, s := range diffSections(base, head, list) {
-		if err := s.text(w); err != nil {
-			return err
+// DevicePair is two devices to compare.
+type DevicePair struct{ Base, Head *analysis.Device }
+
+// DiffText writes what differs between the devices of each pair.
+func DiffText(w io.Writer, pairs []DevicePair) error {
+	for i, p := range pairs {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		for _, s := range diffSections(p.Base, p.Head, analysis.Diff(p.Base, p.Head)) {
+			if err := s.text(w); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // DiffMarkdown is DiffText as a page.
-func DiffMarkdown(w io.Writer, base, head *analysis.Device, list []analysis.Difference) error {
+func DiffMarkdown(w io.Writer, pairs []DevicePair) error {
 	var b strings.Builder
 	b.WriteString("# trbench analyze --diff\n")
-	for _, s := range diffSections(base, head, list) {
-		s.markdown(&b)
+	for _, p := range pairs {
+		for _, s := range diffSections(p.Base, p.Head, analysis.Diff(p.Base, p.Head)) {
+			s.markdown(&b)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -46,6 +58,7 @@ func diffSections(base, head *analysis.Device, list []analysis.Difference) []ana
 	} else {
 		first.lines = append(first.lines, fmt.Sprintf("Nothing is marked: how much steps vary takes %d steps on both sides", analysis.MinSteps))
 	}
+	first.lines = append(first.lines, incomparable(base, head, list)...)
 	out := []analysisSection{first}
 	titles := map[string]string{"step": "Step, medians", "cause": "Causes of idle time", "launch": "Launching and blocking calls by name", "kernel": "Kernels, copies and fills by name"}
 	for _, group := range []string{"step", "cause", "launch", "kernel"} {
@@ -90,6 +103,27 @@ func diffSections(base, head *analysis.Device, list []analysis.Difference) []ana
 	return out
 }
 
+// incomparable says why a comparison tells little.
+func incomparable(base, head *analysis.Device, list []analysis.Difference) []string {
+	var out []string
+	if (len(base.Steps) > 0) != (len(head.Steps) > 0) {
+		out = append(out, "One side is a step, the other all that was chosen or recorded: their amounts of work differ")
+	}
+	kernels, common := 0, 0
+	for _, d := range list {
+		if d.Group == "kernel" && d.Unit == "" {
+			kernels++
+			if d.Base.Max > 0 && d.Head.Max > 0 {
+				common++
+			}
+		}
+	}
+	if kernels > 0 && common == 0 {
+		out = append(out, "The two have no kernel, copy or fill of the same name: they are no two runs of one program")
+	}
+	return out
+}
+
 func ofWhat(d *analysis.Device) string {
 	if n := len(d.Steps); n > 0 {
 		return fmt.Sprintf("a step of %d", n)
@@ -97,17 +131,34 @@ func ofWhat(d *analysis.Device) string {
 	return d.Over
 }
 
-// DiffCSV writes every quantity of both sides, with all digits.
-func DiffCSV(w io.Writer, list []analysis.Difference) error {
-	out := csv.NewWriter(w)
-	if err := out.Write([]string{"group", "name", "unit", "base_median", "base_min", "base_max", "base_steps", "head_median", "head_min", "head_max", "head_steps", "marked"}); err != nil {
-		return err
+// diffFields are one difference, with whose it is.
+func (p DevicePair) diffFields(d analysis.Difference) []analysis.Field {
+	return []analysis.Field{
+		{Name: "base_file", Value: p.Base.File}, {Name: "base_device", Value: p.Base.ID}, {Name: "head_file", Value: p.Head.File}, {Name: "head_device", Value: p.Head.ID},
+		{Name: "group", Value: d.Group}, {Name: "name", Value: d.Name}, {Name: "unit", Value: d.Unit},
+		{Name: "base_median", Value: d.Base.Median}, {Name: "base_min", Value: d.Base.Min}, {Name: "base_max", Value: d.Base.Max}, {Name: "base_steps", Value: d.Base.Steps},
+		{Name: "head_median", Value: d.Head.Median}, {Name: "head_min", Value: d.Head.Min}, {Name: "head_max", Value: d.Head.Max}, {Name: "head_steps", Value: d.Head.Steps},
+		{Name: "marked", Value: d.Marked},
 	}
-	n := func(v int64) string { return strconv.FormatInt(v, 10) }
-	for _, d := range list {
-		if err := out.Write([]string{d.Group, d.Name, d.Unit, n(d.Base.Median), n(d.Base.Min), n(d.Base.Max), strconv.Itoa(d.Base.Steps),
-			n(d.Head.Median), n(d.Head.Min), n(d.Head.Max), strconv.Itoa(d.Head.Steps), strconv.FormatBool(d.Marked)}); err != nil {
-			return err
+}
+
+// DiffCSV writes every quantity of both sides, with all digits.
+func DiffCSV(w io.Writer, pairs []DevicePair) error {
+	out := csv.NewWriter(w)
+	for i, p := range pairs {
+		for j, d := range analysis.Diff(p.Base, p.Head) {
+			var header, row []string
+			for _, f := range p.diffFields(d) {
+				header, row = append(header, f.Name), append(row, f.Text())
+			}
+			if i == 0 && j == 0 {
+				if err := out.Write(header); err != nil {
+					return err
+				}
+			}
+			if err := out.Write(row); err != nil {
+				return err
+			}
 		}
 	}
 	out.Flush()
@@ -115,15 +166,12 @@ func DiffCSV(w io.Writer, list []analysis.Difference) error {
 }
 
 // DiffJSON writes an object a quantity, each on a line of its own.
-func DiffJSON(w io.Writer, list []analysis.Difference) error {
-	for _, d := range list {
-		if _, err := w.Write(append(analysis.JSON([]analysis.Field{
-			{Name: "group", Value: d.Group}, {Name: "name", Value: d.Name}, {Name: "unit", Value: d.Unit},
-			{Name: "base_median", Value: d.Base.Median}, {Name: "base_min", Value: d.Base.Min}, {Name: "base_max", Value: d.Base.Max}, {Name: "base_steps", Value: d.Base.Steps},
-			{Name: "head_median", Value: d.Head.Median}, {Name: "head_min", Value: d.Head.Min}, {Name: "head_max", Value: d.Head.Max}, {Name: "head_steps", Value: d.Head.Steps},
-			{Name: "marked", Value: d.Marked},
-		}), '\n')); err != nil {
-			return err
+func DiffJSON(w io.Writer, pairs []DevicePair) error {
+	for _, p := range pairs {
+		for _, d := range analysis.Diff(p.Base, p.Head) {
+			if _, err := w.Write(append(analysis.JSON(p.diffFields(d)), '\n')); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

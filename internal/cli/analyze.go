@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,8 +53,9 @@ rule, and between which times the step would take as one graph, or why that
 cannot be said.
 
 A file that is damaged is read as far as it can be understood; what was lost is
-said, and the exit code is 3. So it is if no GPU work was recorded. --strict
-refuses such files instead.
+said, and the exit code is 3. So it is if no GPU work was recorded, and if one of
+several files could not be read at all: it is left out. --strict refuses such
+files instead.
 
 --json prints one flat object a device and line. Figures without a prefix are of
 the span from the device's first op to its last, those with window_ of the
@@ -76,7 +78,12 @@ steps, or of what --step or --range chose. A name of unit ns is in nanoseconds.`
 	f.BoolVar(&o.diff, "diff", false, "set two files side by side: FILE FILE")
 	f.StringVar(&o.chrome, "chrome", "", "write the recording as a Chrome trace for Perfetto, packed if it ends in .gz")
 	f.StringVar(&o.out, "out", "", "folder for plots of a step and of gap lengths")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for name, empty := range map[string]bool{"step": o.step == "", "range": o.span == "", "device": len(o.devices) == 0, "chrome": o.chrome == "", "out": o.out == ""} {
+			if empty && cmd.Flags().Changed(name) {
+				return &usageError{text: "--" + name + " is empty", hint: "leave it out, or give it a value"}
+			}
+		}
 		if err := o.validate(args); err != nil {
 			return err
 		}
@@ -99,6 +106,8 @@ func (o *analyzeOptions) validate(files []string) error {
 		return &usageError{text: "--json, --csv and --markdown exclude each other", hint: "run analyze once for each"}
 	case o.step != "" && o.span != "":
 		return &usageError{text: "--step and --range exclude each other", hint: "a step is a range too: name it with --range"}
+	case backwards(o.step):
+		return &bench.InputError{Name: fmt.Sprintf("--step %q", o.step), Reason: "ends before it begins", Hint: "FIRST..LAST, such as 5..7"}
 	case o.diff && len(files) != 2:
 		return &usageError{text: fmt.Sprintf("--diff compares two files, not %d", len(files)), hint: "trbench analyze --diff BASE HEAD"}
 	case o.chrome != "" && len(files) != 1:
@@ -107,23 +116,48 @@ func (o *analyzeOptions) validate(files []string) error {
 	return nil
 }
 
+// backwards tells whether steps are FIRST..LAST with the last one first.
+func backwards(steps string) bool {
+	first, last, _ := strings.Cut(steps, "..")
+	from, err := strconv.Atoi(first)
+	to, err2 := strconv.Atoi(last)
+	return err == nil && err2 == nil && from > to
+}
+
 func (o *analyzeOptions) run(files []string) error {
 	var list []report.Analysis
 	var known []timeline.Device
 	var partial []string
 	advice := ""
+	var first error // why a file is left out
+	out := &printer{w: o.env.Stderr}
 	for _, f := range files {
 		a, err := o.read(f)
-		if err != nil {
+		var selection *analysis.SelectionError
+		var unread *read.Error
+		switch {
+		case errors.As(err, &selection):
+			// What is chosen need not be in all ranks' files.
+			first = cmp.Or(first, error(&bench.InputError{Name: fmt.Sprintf("%s %q", selection.What, selection.Value), Reason: "is not in " + f, Hint: selection.Known}))
+			if len(files) > 1 && !o.diff {
+				out.linef("%s is left out: it has no %q", f, selection.Value)
+				continue
+			}
+			return first
+		case errors.As(err, &unread):
+			first = cmp.Or(first, err)
+			if o.strict || o.diff || len(files) == 1 {
+				return err
+			}
+			a = report.Analysis{Timeline: &timeline.Timeline{Source: f}, Unread: unread.Reason}
+			partial = append(partial, f+" is left out: it "+unread.Reason)
+		case err != nil:
 			return err
 		}
-		if len(a.Devices) == 0 && len(a.Timeline.Ops) == 0 {
-			partial = append(partial, f+": "+analysis.NoWork)
-			advice = "record the GPU as well: PyTorch's profiler with ProfilerActivity.CPU and .CUDA, nsys with --trace=cuda,nvtx"
-		}
-		if read.Damaged(a.Timeline.Read) {
-			partial = append(partial, f+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
-			advice = cmp.Or(advice, "figures are of what was read; record it anew if they matter")
+		if a.Unread == "" {
+			why, hint := doubts(f, &a)
+			partial = append(partial, why...)
+			advice = cmp.Or(advice, hint)
 		}
 		known = append(known, a.Timeline.Devices...)
 		if len(a.Devices) > 0 || len(a.Timeline.Ops) == 0 || o.diff { // not a rank without what --device names
@@ -133,9 +167,13 @@ func (o *analyzeOptions) run(files []string) error {
 	if err := o.haveDevices(files, known); err != nil {
 		return err
 	}
-	if err := o.print(list); err != nil {
-		return err
+	if out.err != nil {
+		return out.err
 	}
+	if !slices.ContainsFunc(list, func(a report.Analysis) bool { return a.Unread == "" }) {
+		return first // none is left
+	}
+	// Files come first: one that cannot be written is known before all is printed.
 	if o.chrome != "" {
 		if err := o.export(&list[0]); err != nil {
 			return err
@@ -146,23 +184,43 @@ func (o *analyzeOptions) run(files []string) error {
 			return err
 		}
 	}
+	if err := o.print(list); err != nil {
+		return err
+	}
 	if len(partial) > 0 {
 		return &partialError{text: strings.Join(partial, "; "), hint: advice}
 	}
 	return nil
 }
 
+// doubts are why a file's answer is only part of one, and what to do about it.
+func doubts(file string, a *report.Analysis) (why []string, advice string) {
+	switch {
+	case len(a.Timeline.Ops) == 0:
+		why = append(why, file+": "+analysis.NoWork)
+		advice = "record the GPU as well: PyTorch's profiler with ProfilerActivity.CPU and .CUDA, nsys with --trace=cuda,nvtx"
+	case len(a.Devices) > 0 && !slices.ContainsFunc(a.Devices, func(d analysis.Device) bool { return d.Span.Ops > 0 }):
+		why = append(why, file+": none of its GPU work has usable times")
+	}
+	if read.Damaged(a.Timeline.Read) {
+		why = append(why, file+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
+		advice = cmp.Or(advice, "figures are of what was read; record it anew if they matter")
+	}
+	return why, advice
+}
+
+// read reads and analyses one file. Errors call it by the name it was given.
 func (o *analyzeOptions) read(file string) (report.Analysis, error) {
 	t, err := read.File(o.env.path(file), read.Options{Strict: o.strict})
 	if err != nil {
+		var unread *read.Error
+		if errors.As(err, &unread) {
+			unread.File = file
+		}
 		return report.Analysis{}, err
 	}
 	t.Source = file
 	devices, err := analysis.Devices(timeline.NewIndex(t), analysis.Options{Steps: o.step, Range: o.span, Devices: o.devicesOf(t), Top: o.top.values[0]})
-	var s *analysis.SelectionError
-	if errors.As(err, &s) {
-		return report.Analysis{}, &bench.InputError{Name: s.What, Reason: fmt.Sprintf("%s has no %q", file, s.Value), Hint: s.Known}
-	}
 	return report.Analysis{Timeline: t, Devices: devices}, err
 }
 
@@ -182,7 +240,7 @@ func (o *analyzeOptions) devicesOf(t *timeline.Timeline) []string {
 	return here
 }
 
-// haveDevices refuses devices that no file has.
+// haveDevices refuses devices that no file has, if any has one.
 func (o *analyzeOptions) haveDevices(files []string, known []timeline.Device) error {
 	var ids []string
 	for _, d := range known {
@@ -191,14 +249,14 @@ func (o *analyzeOptions) haveDevices(files []string, known []timeline.Device) er
 		}
 	}
 	for _, id := range o.devices {
-		if slices.Contains(ids, id) {
+		if len(ids) == 0 || slices.Contains(ids, id) {
 			continue
 		}
-		who, they := files[0]+" has no", "it has"
+		where, they := "not in "+files[0], "it has"
 		if len(files) > 1 {
-			who, they = "no file has", "they have"
+			where, they = "in no file", "they have"
 		}
-		return &bench.InputError{Name: "--device", Reason: fmt.Sprintf("%s %q", who, id), Hint: they + " " + analysis.Listed("device", ids)}
+		return &bench.InputError{Name: fmt.Sprintf("--device %q", id), Reason: "is " + where, Hint: they + " " + analysis.Listed("device", ids)}
 	}
 	return nil
 }
@@ -221,39 +279,69 @@ func (o *analyzeOptions) print(list []report.Analysis) error {
 
 // printDiff compares the devices of the same id, or the only ones.
 func (o *analyzeOptions) printDiff(w io.Writer, base, head report.Analysis) error {
-	pairs := 0
-	for i := range base.Devices {
-		b := &base.Devices[i]
-		for j := range head.Devices {
-			h := &head.Devices[j]
-			if b.ID != h.ID && (len(base.Devices) > 1 || len(head.Devices) > 1) {
-				continue
-			}
-			pairs++
-			list := analysis.Diff(b, h)
-			var err error
-			switch {
-			case o.json:
-				err = report.DiffJSON(w, list)
-			case o.csv:
-				err = report.DiffCSV(w, list)
-			case o.markdown:
-				err = report.DiffMarkdown(w, b, h, list)
-			default:
-				err = report.DiffText(w, b, h, list)
-			}
-			if err != nil {
-				return err
+	bases, heads := working(base), working(head)
+	var pairs []report.DevicePair
+	for _, b := range bases {
+		for _, h := range heads {
+			if b.ID == h.ID || len(bases) == 1 && len(heads) == 1 {
+				pairs = append(pairs, report.DevicePair{Base: b, Head: h})
 			}
 		}
 	}
-	if pairs == 0 && len(base.Timeline.Ops) > 0 && len(head.Timeline.Ops) > 0 {
-		return &bench.InputError{Name: "--diff", Reason: "the files have no device in common", Hint: "name one of each with --device"}
+	switch {
+	case len(pairs) == 0 && hasChoice(base) && hasChoice(head):
+		return &bench.InputError{Name: "--diff", Reason: fmt.Sprintf("needs one device on each side, or the same ids: %s has %s, %s has %s",
+			base.Timeline.Source, ids(bases), head.Timeline.Source, ids(heads)), Hint: "name one of each with --device"}
+	case len(pairs) == 0:
+		return nil // one of them has nothing to compare, which is said elsewhere
+	case o.json:
+		return report.DiffJSON(w, pairs)
+	case o.csv:
+		return report.DiffCSV(w, pairs)
+	case o.markdown:
+		return report.DiffMarkdown(w, pairs)
 	}
-	return nil
+	return report.DiffText(w, pairs)
 }
 
+// hasChoice tells whether it is for the choice of devices alone that a recording
+// has none to compare.
+func hasChoice(a report.Analysis) bool {
+	return len(a.Timeline.Ops) > 0 && (len(a.Devices) == 0 || len(working(a)) > 0)
+}
+
+// ids names devices.
+func ids(list []*analysis.Device) string {
+	if len(list) == 0 {
+		return "none of those chosen"
+	}
+	words := make([]string, len(list))
+	for i, d := range list {
+		words[i] = d.ID
+	}
+	if len(list) == 1 {
+		return "device " + words[0]
+	}
+	return "devices " + strings.Join(words, ", ")
+}
+
+// working are the devices with work that has times.
+func working(a report.Analysis) []*analysis.Device {
+	var out []*analysis.Device
+	for i := range a.Devices {
+		if d := &a.Devices[i]; d.Span.Ops > 0 {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// export writes the recording. What is there is replaced only if it is empty or
+// a trace of this program's: the next file could be the only copy of another's.
 func (o *analyzeOptions) export(a *report.Analysis) error {
+	if there, err := os.Stat(o.env.path(o.chrome)); err == nil && there.Mode().IsRegular() && there.Size() > 0 && !read.IsOwn(o.env.path(o.chrome)) {
+		return &bench.InputError{Name: "--chrome " + o.chrome, Reason: "is there, and is no trace that trbench wrote", Hint: "name another file, or remove it"}
+	}
 	var x *timeline.Index
 	if len(a.Devices) > 0 {
 		x = a.Devices[0].Index()
@@ -275,7 +363,7 @@ func (o *analyzeOptions) draw(list []report.Analysis) error {
 	out := &printer{w: o.env.Stderr}
 	pictures, absent := report.AnalysisPictures(list)
 	for _, why := range absent {
-		out.linef("not drawn: %s", why)
+		out.linef("%s", why)
 	}
 	files, err := report.Save(dir, []string{report.PNG, report.SVG}, pictures)
 	if err != nil {

@@ -73,10 +73,11 @@ type Device struct {
 	Verdict Verdict
 	Capture Capture
 
-	index   *timeline.Index
-	device  int32
-	blocked blocking
-	host    []timeline.Window // where the host's calls count
+	index     *timeline.Index
+	launching map[int32]bool // threads that launched what ran here
+	device    int32
+	blocked   blocking
+	host      []timeline.Window // where the host's calls count
 }
 
 // Index is the recording, and Number the device's place in it.
@@ -95,7 +96,7 @@ const (
 var everything = timeline.Window{FromNs: -1 << 62, ToNs: 1<<62 - 1}
 
 // Devices analyses each device with work on record, in the order of their ids.
-// The error is a [*SelectionError].
+// The error is a [*SelectionError]; a recording without any work has none.
 func Devices(x *timeline.Index, o Options) ([]Device, error) {
 	t := x.T
 	var out []Device
@@ -118,7 +119,7 @@ func Devices(x *timeline.Index, o Options) ([]Device, error) {
 		out = append(out, a)
 	}
 	for _, id := range o.Devices {
-		if !slices.Contains(known, id) {
+		if len(t.Ops) > 0 && !slices.Contains(known, id) {
 			return nil, &SelectionError{"--device", id, "it has " + Listed("device", known)}
 		}
 	}
@@ -142,6 +143,9 @@ func Listed(what string, known []string) string {
 	case n > 12:
 		return fmt.Sprintf("%d %ss: %s ... %s", n, what, strings.Join(known[:4], ", "), known[n-1])
 	}
+	if len(known) > 1 {
+		what += "s"
+	}
 	return what + " " + strings.Join(known, ", ")
 }
 
@@ -162,6 +166,12 @@ func device(x *timeline.Index, d int32, o Options) (Device, error) {
 		return a, nil
 	}
 	a.Span = x.DeviceFigures(d, span)
+	a.launching = map[int32]bool{}
+	for _, op := range x.DeviceOps(d) {
+		if c := x.Launch[op]; c != timeline.None {
+			a.launching[t.Calls[c].Thread] = true
+		}
+	}
 	if err := a.choose(o, span); err != nil {
 		return a, err
 	}

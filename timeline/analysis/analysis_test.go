@@ -159,6 +159,32 @@ func TestLossIsShown(t *testing.T) {
 	}
 }
 
+// A gap that ends in an op without a launch may go or stay.
+func TestUnlinkedGap(t *testing.T) {
+	var b timeline.Builder
+	b.Name("")
+	tl := &b.T
+	tl.Threads = []timeline.Thread{{ID: "1", Process: timeline.None}}
+	tl.Devices, tl.Streams = []timeline.Device{{ID: "0"}}, []timeline.Stream{{}}
+	for i := range int64(40) { // 10 us each, 10 us apart, once 100
+		at := i * 20_000
+		if i >= 20 {
+			at += 90_000
+		}
+		op := timeline.Op{StartNs: at, EndNs: at + 10_000, Timed: true}
+		if i != 20 {
+			op.Correlation = i + 1
+			tl.Calls = append(tl.Calls, timeline.Call{StartNs: at - 2_000, EndNs: at - 1_000, Class: timeline.CallLaunch, Name: b.Name("cuLaunchKernel"), Correlation: i + 1})
+		}
+		tl.Ops = append(tl.Ops, op)
+	}
+	// Launching one by one is 38 gaps of 10 us.
+	c := only(t, tl, analysis.Options{}).Capture
+	if c.OrderedLowNs != 400_000 || c.LowNs != 400_000-40*1150 || c.HighNs != 500_000+16_000+39*680+2172 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestOddStep: one step that took its time, as the first under a profiler does,
 // is not what is told.
 func TestOddStep(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // With n nodes a step, T its time, U busy, and the idle time divided into what
 // capture surely removes (LaunchNs of [Causes]), what it may remove, P
 // (dispatching behind a blocking call, long host code, long waits, the profiler's
-// overhead), and the rest R:
+// overhead, what has no launch on record), and the rest R:
 //
 //	in order = max(U + R, what the host still must do)
 //	low      = max(U + R - what another order of the nodes hides, what the host still must do)
@@ -33,7 +33,8 @@ import (
 type Capture struct {
 	// Withheld says why there is no interval.
 	Withheld string
-	// Per is what times are of: "step", or "span" where no steps are known.
+	// Per is what times are of: "step", "span" where no steps are known, or "range"
+	// where one was chosen.
 	Per   string
 	Steps int
 	// Ops and Nodes are per step: nodes are the ops, and launches of graphs that
@@ -54,8 +55,11 @@ type Capture struct {
 
 func (a *Device) capture() Capture {
 	c := Capture{Per: "span", Steps: 1}
-	if a.Cycles > 0 {
+	switch {
+	case a.Cycles > 0:
 		c.Per, c.Steps = "step", a.Cycles
+	case a.Over != OverSpan:
+		c.Per = "range"
 	}
 	f := a.Window
 	list := a.stretches()
@@ -89,22 +93,19 @@ func (a *Device) capture() Capture {
 		return c
 	}
 	c.interval(list, nodes/c.Steps, a.feedNs()/int64(max(1, len(a.Steps))))
+	if c.LowNs > 0 && c.HighNs/c.LowNs >= MaxSpread {
+		c.Withheld = fmt.Sprintf("it would lie between %.3f and %.3f ms, which tells nothing: what most of the idle time is due to, capture may remove or not", float64(c.LowNs)/1e6, float64(c.HighNs)/1e6)
+	}
 	return c
 }
 
 // feedNs is how long the launching threads were under the data loader.
 func (a *Device) feedNs() int64 {
 	t := a.index.T
-	launching := map[int32]bool{}
-	for i, n := range a.index.OpsOf {
-		if n > 0 {
-			launching[t.Calls[i].Thread] = true
-		}
-	}
 	var ws []timeline.Window
 	for i := range t.Ranges {
 		r := &t.Ranges[i]
-		if r.Class != timeline.RangeFeed || !launching[r.Thread] {
+		if r.Class != timeline.RangeFeed || !a.launching[r.Thread] {
 			continue
 		}
 		for _, w := range a.host {
@@ -123,17 +124,11 @@ func (a *Device) feedNs() int64 {
 // obstacles are what cannot be captured.
 func (a *Device) obstacles() []string {
 	t := a.index.T
-	launching := map[int32]bool{}
-	for i, n := range a.index.OpsOf {
-		if n > 0 {
-			launching[t.Calls[i].Thread] = true
-		}
-	}
 	var syncs, copies, allocations, events int
 	var blocked int64
 	for i := range t.Calls {
 		c := &t.Calls[i]
-		if !launching[c.Thread] || !inside(a.host, c.StartNs) {
+		if !a.launching[c.Thread] || !inside(a.host, c.StartNs) {
 			continue
 		}
 		switch name := strings.ToLower(t.Text(c.Name)); {

@@ -197,6 +197,9 @@ func (a *Device) place() string {
 	case OverSteps:
 		return "steps"
 	}
+	if a.Cycles > 0 {
+		return "chosen steps"
+	}
 	return a.Over
 }
 

@@ -23,6 +23,9 @@ const (
 	// DriftPercent is by how much the same graph was slower timed than recorded:
 	// clocks follow power and heat, and a recorded pass is short.
 	DriftPercent = 4
+	// MaxSpread is how many times the lower end the upper one may be; from there on
+	// nothing is told.
+	MaxSpread = 4
 	// ConstantsOf says whose they are.
 	ConstantsOf = "measured on an NVIDIA H200, driver 580, November 2026: 0.68 us between graph nodes, 2.0 us + 4.3 ns a node for a graph launch; " +
 		"from five pairs with a graph: another order hides up to 1.15 us a node and 16 % of the busy time, busy time drifts by 4 %"
@@ -55,7 +58,7 @@ func (a *Device) stretches() []stretch {
 	for i, ws := range windows {
 		part := Device{index: a.index, device: a.device, blocked: a.blocked, Windows: ws}
 		f, c := sum(a.index, a.device, ws), part.causes()
-		out[i] = stretch{f.SpanNs, f.BusyNs, c.LaunchNs, c.dispatchAfterSyncNs + c.HostNs + c.WaitNs + c.OverheadNs}
+		out[i] = stretch{f.SpanNs, f.BusyNs, c.LaunchNs, c.dispatchAfterSyncNs + c.HostNs + c.WaitNs + c.OverheadNs + c.UnlinkedNs}
 	}
 	if n := int64(a.Cycles); len(out) == 1 && n > 1 {
 		s := &out[0]

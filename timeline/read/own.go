@@ -1,7 +1,12 @@
 package read
 
 import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 
 	"github.com/tech-renaissance/trbench/timeline"
@@ -12,6 +17,27 @@ type own struct {
 	// By tid alone: timeline/write uses none twice in a file. What is on a tid
 	// that is not here had no thread, or no stream.
 	threads, streams map[string]int32
+}
+
+// IsOwn tells whether a file begins as one that timeline/write wrote; false too
+// where it cannot be read.
+func IsOwn(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return false
+		}
+		in = bufio.NewReader(z)
+	}
+	// The devices' names come before it.
+	head, _ := io.ReadAll(io.LimitReader(in, chunkBytes))
+	return recognise(head) == isJSON && bytes.Contains(head, []byte(`"trbench":{"format":"`+timeline.FormatOwn+`"`))
 }
 
 var callWords = [...]string{"other", "launch", "graph_launch", "copy", "sync"}

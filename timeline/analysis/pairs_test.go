@@ -2,8 +2,10 @@ package analysis
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -200,7 +202,39 @@ func TestPairs(t *testing.T) {
 	if g := groups[0]; g.n != 6 || g.in != g.n || middle(g.ratios) > 1.5 {
 		t.Errorf("%d of %d pairs that did not calibrate, median upper/lower %.2f", g.in, g.n, middle(g.ratios))
 	}
+	in, n := elsewhere(t, list)
+	fmt.Fprintf(&table, "Of the records of other sessions, with up to 8 processes: modes `step` and `graph` (event joins) of these cells, %d of %d times in the interval.\n", in, n)
+	if in != n {
+		t.Errorf("%d of %d times of other sessions are in the intervals", in, n)
+	}
 	checkTable(t, table.String())
+}
+
+// elsewhere counts the captured steps of the same cells in the records beside,
+// and those that the intervals hold.
+func elsewhere(t *testing.T, list []pair) (in, n int) {
+	t.Helper()
+	for _, p := range list {
+		r, err := results.ReadFile(filepath.Join(filepath.Dir(recordsDir), p.name+".json.gz"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := p.interval()
+		for _, k := range r.Cells[0].Configurations {
+			if m := k.Metric(results.StepTimeNs); m != nil && k.Key.Mode != "eager" && k.Key.Sync != "host" {
+				n++
+				if v := int64(math.Round(m.Value)); c.LowNs <= v && v <= c.HighNs {
+					in++
+				} else {
+					t.Errorf("%s: mode %s took %d ns elsewhere, not %d to %d", p.name, k.Key.Mode, v, c.LowNs, c.HighNs)
+				}
+			}
+		}
+	}
+	return in, n
 }
 
 // group is some pairs and how their intervals fared.

@@ -23,7 +23,7 @@ type simulated struct {
 	held       bool
 	queued     []time.Duration // lengths behind the hold
 	expired    bool
-	begin, end time.Duration
+	begin      time.Duration
 	behind     bool // the begin mark is behind the hold
 }
 

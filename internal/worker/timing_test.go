@@ -18,13 +18,13 @@ type simulated struct {
 	kernels              int
 	holds                int // kernels that the queue takes while held
 
-	now        time.Duration // the host's
-	ready      time.Duration // when the device has done what it was given
-	held       bool
-	queued     []time.Duration // lengths behind the hold
-	expired    bool
-	begin      time.Duration
-	behind     bool // the begin mark is behind the hold
+	now     time.Duration // the host's
+	ready   time.Duration // when the device has done what it was given
+	held    bool
+	queued  []time.Duration // lengths behind the hold
+	expired bool
+	begin   time.Duration
+	behind  bool // the begin mark is behind the hold
 }
 
 func (s *simulated) give(length time.Duration) {

@@ -5,20 +5,29 @@ import (
 	"unsafe"
 )
 
+// allocates is the context in which so many bytes may be allocated.
+func (m *Machine) allocates(t *thread, n uint64) (*context, code) {
+	c, r := m.current(t)
+	if r != 0 {
+		return nil, r
+	}
+	m.say("%d", n)
+	if r := m.prohibit(t); r != 0 {
+		return nil, r
+	}
+	if n == 0 {
+		return nil, invalidValue
+	}
+	return c, success
+}
+
 // defineMemory defines memory of the device, and pinned memory.
 func defineMemory(def define) {
 	def("cuMemAlloc_v2", 3020, func(out *uint64, n uint64) uintptr {
 		return do("cuMemAlloc_v2", func(m *Machine, t *thread) code {
-			c, r := m.current(t)
+			c, r := m.allocates(t, n)
 			if r != 0 {
 				return r
-			}
-			m.say("%d", n)
-			if r := m.prohibit(t); r != 0 {
-				return r
-			}
-			if n == 0 {
-				return invalidValue
 			}
 			if m.used(c.dev)+n > m.GPUs[c.dev].Memory {
 				return outOfMemory
@@ -87,16 +96,9 @@ func defineMemory(def define) {
 	})
 	def("cuMemHostAlloc", 2020, func(out *unsafe.Pointer, n uint64, flags uint32) uintptr {
 		return do("cuMemHostAlloc", func(m *Machine, t *thread) code {
-			c, r := m.current(t)
+			c, r := m.allocates(t, n)
 			if r != 0 {
 				return r
-			}
-			m.say("%d", n)
-			if r := m.prohibit(t); r != 0 {
-				return r
-			}
-			if n == 0 {
-				return invalidValue
 			}
 			*out = unsafe.Pointer(&m.alloc(c.dev, int(n), true).buf[0])
 			return success

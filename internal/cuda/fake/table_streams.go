@@ -52,16 +52,8 @@ func defineStreams(def define) {
 	})
 	def("cuStreamSynchronize", 2000, func(h uintptr) uintptr {
 		return do("cuStreamSynchronize", func(m *Machine, t *thread) code {
-			s, r := m.stream(t, h)
+			s, r := m.asked(t, h)
 			if r != 0 {
-				return r
-			}
-			m.say("%s", s.name)
-			if s.cap != nil {
-				k := s.cap
-				return m.conflict(func(c *capture) bool { return c == k })
-			}
-			if r := m.prohibit(t); r != 0 {
 				return r
 			}
 			t.waits = s.number()
@@ -71,16 +63,8 @@ func defineStreams(def define) {
 	})
 	def("cuStreamQuery", 2000, func(h uintptr) uintptr {
 		return do("cuStreamQuery", func(m *Machine, t *thread) code {
-			s, r := m.stream(t, h)
+			s, r := m.asked(t, h)
 			if r != 0 {
-				return r
-			}
-			m.say("%s", s.name)
-			if s.cap != nil {
-				k := s.cap
-				return m.conflict(func(c *capture) bool { return c == k })
-			}
-			if r := m.prohibit(t); r != 0 {
 				return r
 			}
 			if !s.last.finished() {
@@ -92,6 +76,23 @@ func defineStreams(def define) {
 	def("cuStreamWaitEvent", 3020, func(s, e uintptr, flags uint32) uintptr {
 		return do("cuStreamWaitEvent", func(m *Machine, t *thread) code { return m.waitEvent(t, s, e, flags) })
 	})
+}
+
+// asked is the stream that the host waits for or asks about, which it may not
+// while the stream is captured.
+func (m *Machine) asked(t *thread, h uintptr) (*stream, code) {
+	s, r := m.stream(t, h)
+	if r != 0 {
+		return nil, r
+	}
+	m.say("%s", s.name)
+	if k := s.cap; k != nil {
+		return nil, m.conflict(func(c *capture) bool { return c == k })
+	}
+	if r := m.prohibit(t); r != 0 {
+		return nil, r
+	}
+	return s, success
 }
 
 // defineEvents defines events.

@@ -323,14 +323,7 @@ func (p *Picture) peerSpeedUps(peers []Peer, cells []*results.Cell) []series {
 			points: []point{pointOf(x, figure{value: ratio}, 1)}})
 		p.Notes = append(p.Notes, fmt.Sprintf("%s, batch %d: its own eager step (%s) over its own captured one (%s, %s). Its host takes %s a kernel (%s over %d kernels); ours takes %s a launch, so it stands at the difference, %s. Median of %s, no interval.",
 			eager.label(), c.Key.Batch, Duration(eager.StepNs), plain(best.Mode), Duration(best.StepNs), Duration(eager.perKernelNs()), Duration(eager.SubmitNs), eager.Kernels,
-			Duration(own.value), Duration(x), turnsWord(min(eager.turns, best.turns))))
+			Duration(own.value), Duration(x), CountWord(min(eager.turns, best.turns), "turn")))
 	}
 	return out
-}
-
-func turnsWord(n int) string {
-	if n == 1 {
-		return "1 turn"
-	}
-	return fmt.Sprintf("%d turns", n)
 }

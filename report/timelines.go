@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -38,7 +37,7 @@ func (s sources) cellTimelines(rows []tracedRow) (pictures []Picture, absent []s
 			continue
 		}
 		label := plain(r.conf.Key.String())
-		step, gap, err := readTraced(src.path(r.trace.File), label, r.trace.Steps)
+		step, gap, err := readTraced(results.TraceFile(src.dir, r.trace.File), label, r.trace.Steps)
 		if err != nil {
 			absent = append(absent, fmt.Sprintf("The timeline of %s, %s, is not drawn: %s.", s.place(src, cell), label, plain(err.Error())))
 			continue
@@ -97,15 +96,6 @@ func wordOf(s string) string {
 		}
 	}
 	return string(out)
-}
-
-// path is a file that a record names relative to itself.
-func (src *source) path(name string) string {
-	name = filepath.FromSlash(name)
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(src.dir, name)
 }
 
 // readTraced reads a timeline of a traced pass: of the steps whose figures count

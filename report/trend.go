@@ -52,7 +52,7 @@ func Trend(s results.Series, changes []results.Change, about About) (p Picture, 
 	p = about.picture("trend", plain(s.Row.Metric)+" over nights")
 	p.Subtitle = append([]string{plain(s.Row.String()),
 		fmt.Sprintf("%s, %s to %s. Each the median over processes; the line is the mean between change points.",
-			countWord(len(s.Points), "night"), dayOf(s.Points[0]), dayOf(s.Points[len(s.Points)-1]))}, p.Subtitle...)
+			CountWord(len(s.Points), "night"), dayOf(s.Points[0]), dayOf(s.Points[len(s.Points)-1]))}, p.Subtitle...)
 	if left > 0 {
 		p.undrawn(left, "night")
 	}
@@ -101,7 +101,8 @@ func trendTable(s results.Series, by unit, title string) Grid {
 
 func dayOf(q results.Point) string { return q.Created.UTC().Format("2006-01-02") }
 
-func countWord(n int, what string) string {
+// CountWord is a number with its noun, which takes an s.
+func CountWord(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

@@ -59,7 +59,7 @@ func VerdictLine(c *results.Comparison) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, verdict))
 		}
 	}
-	line := fmt.Sprintf("%s (%s: %s)", c.Verdict, countWord(len(c.Rows), "row"), strings.Join(parts, ", "))
+	line := fmt.Sprintf("%s (%s: %s)", c.Verdict, CountWord(len(c.Rows), "row"), strings.Join(parts, ", "))
 	if len(c.Partial) > 0 {
 		line += ", and something is missing"
 	}

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"path/filepath"
 )
 
 // Trace is what the traced pass of a configuration found: a few steps of each
@@ -232,4 +233,14 @@ func (t *Trace) check() error {
 		}
 	}
 	return nil
+}
+
+// TraceFile is where the timeline lies that a record in that folder names:
+// relative to the folder, or absolute. See [Trace].File.
+func TraceFile(dir, name string) string {
+	name = filepath.FromSlash(name)
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
 }

@@ -119,7 +119,7 @@ func TestTraceFolder(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
-	if held, err = lockFile(filepath.Join(dir, "p"+timelineExtension)); err != nil || held == nil {
+	if held, err = lockFile(filepath.Join(dir, "p"+traceSuffix)); err != nil || held == nil {
 		t.Fatal(held, err)
 	}
 	defer held.release()

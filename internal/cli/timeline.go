@@ -14,9 +14,6 @@ import (
 	"github.com/tech-renaissance/trbench/timeline/read"
 )
 
-// timelineExtension is that of the timelines that run --trace and profile write.
-const timelineExtension = ".trace.json.gz"
-
 // Steps of a block that is timed beside a recording, so that the recording's
 // inflation is known. Two blocks are.
 const (
@@ -90,11 +87,11 @@ func (o *profileOptions) outFlag() string { return strings.TrimSpace("--out " + 
 // timelineFile is where the timeline goes. Its folder is there, and what the file
 // holds already is nothing, or an older timeline.
 func (o *profileOptions) timelineFile(k results.ConfigurationKey) (string, error) {
-	base, err := o.report("timeline", []string{timelineExtension}, k)
+	base, err := o.report("timeline", []string{traceSuffix}, k)
 	if err != nil {
 		return "", err
 	}
-	file := base + timelineExtension
+	file := base + traceSuffix
 	// Whoever names a JSON file gets that one, packed or not.
 	if strings.HasSuffix(base, ".json") || strings.HasSuffix(base, ".json.gz") {
 		file = base

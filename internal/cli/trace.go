@@ -122,7 +122,7 @@ func traceProblem(name string, err error, hint string) error {
 	return &bench.InputError{Name: name, Reason: "cannot be had: " + strings.ReplaceAll(err.Error(), "\n", "; "), Hint: hint}
 }
 
-// traceSuffix ends the names of timelines.
+// traceSuffix ends the names of the timelines that run --trace and profile write.
 const traceSuffix = ".trace.json.gz"
 
 // traceFiles names the timelines of a cell: NAME-CELL-CONFIGURATION.trace.json.gz,
@@ -149,18 +149,9 @@ func (s *runSession) timelineName() string {
 // keptTimelines is the folder of the timelines that a record names; empty where
 // it names none, or they lie beside it.
 func keptTimelines(r *results.Record, record string) string {
-	for _, c := range r.Cells {
-		for _, o := range c.Configurations {
-			if o.Trace == nil || o.Trace.File == "" {
-				continue
-			}
-			file := filepath.FromSlash(o.Trace.File)
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(filepath.Dir(record), file)
-			}
-			if dir := filepath.Dir(file); dir != filepath.Dir(record) {
-				return dir
-			}
+	for _, file := range timelinesOf(r, record) {
+		if dir := filepath.Dir(file); dir != filepath.Dir(record) {
+			return dir
 		}
 	}
 	return ""
@@ -221,15 +212,9 @@ func configurationWord(keys []results.ConfigurationKey, i int) string {
 func timelinesOf(r *results.Record, record string) (files []string) {
 	for i := range r.Cells {
 		for j := range r.Cells[i].Configurations {
-			t := r.Cells[i].Configurations[j].Trace
-			if t == nil || t.File == "" {
-				continue
+			if t := r.Cells[i].Configurations[j].Trace; t != nil && t.File != "" {
+				files = append(files, results.TraceFile(filepath.Dir(record), t.File))
 			}
-			file := filepath.FromSlash(t.File)
-			if !filepath.IsAbs(file) {
-				file = filepath.Join(filepath.Dir(record), file)
-			}
-			files = append(files, file)
 		}
 	}
 	return files

@@ -101,11 +101,8 @@ func readTimeline(dir, file string, s Subject) (*Timeline, error) {
 	if file == "" {
 		return nil, errors.New("the run kept none")
 	}
-	native := filepath.FromSlash(file)
-	paths := []string{filepath.Join(dir, native), filepath.Join(dir, filepath.Base(native))}
-	if filepath.IsAbs(native) {
-		paths[0] = native
-	}
+	named := results.TraceFile(dir, file)
+	paths := []string{named, filepath.Join(dir, filepath.Base(named))}
 	var path string
 	for _, p := range paths {
 		info, err := os.Stat(p)

@@ -230,27 +230,21 @@ func trendLines(changes []results.Change, rows, last int) []string {
 			slower++
 		}
 	}
-	many := func(n int, what string) string {
-		if n == 1 {
-			return "1 " + what
-		}
-		return fmt.Sprintf("%d %ss", n, what)
-	}
 	if len(changes) == 0 {
-		return []string{fmt.Sprintf("No row changed its level: %s to night %d.", many(rows, "row"), last)}
+		return []string{fmt.Sprintf("No row changed its level: %s to night %d.", report.CountWord(rows, "row"), last)}
 	}
 	var parts []string
 	if n := have[results.Open] + have[results.Expired]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s that nobody has acknowledged, %d for the worse", many(n, "change")+" of level", slower))
+		parts = append(parts, fmt.Sprintf("%s that nobody has acknowledged, %d for the worse", report.CountWord(n, "change")+" of level", slower))
 	}
 	if n := have[results.Provisional]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s in the last %d nights, which the next ones may take back", many(n, "change"), results.Tail))
+		parts = append(parts, fmt.Sprintf("%s in the last %d nights, which the next ones may take back", report.CountWord(n, "change"), results.Tail))
 	}
 	if n := have[results.Acknowledged]; n > 0 {
-		parts = append(parts, many(n, "change")+" acknowledged")
+		parts = append(parts, report.CountWord(n, "change")+" acknowledged")
 	}
 	if n := have[results.Small]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%s of less than %s, which do not matter", many(n, "change"), report.Percent(results.LeastEffect)))
+		parts = append(parts, fmt.Sprintf("%s of less than %s, which do not matter", report.CountWord(n, "change"), report.Percent(results.LeastEffect)))
 	}
 	text := strings.Join(parts, "; ")
 	return []string{strings.ToUpper(text[:1]) + text[1:] + "."}

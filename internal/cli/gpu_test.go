@@ -6,30 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tech-renaissance/trbench/internal/cuda/driver"
-	"github.com/tech-renaissance/trbench/internal/cuda/fake"
 	"github.com/tech-renaissance/trbench/results"
 )
 
 // A record of a GPU says which, and what small things take on it; what cannot
 // be had says why.
 func TestMachineOfGPU(t *testing.T) {
-	m := fake.H200(1)
-	r, err := m.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	api, err := driver.New(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newGPU(func(string) string { return "" }, Libraries{})
-	g.asked, g.api, g.noDNN, g.noBLAS = true, api, errors.New("no cuDNN here"), errors.New("nor cuBLAS")
+	g := fakeGPU(t)
 	e := readMachine(t.Context(), g.environment(), func() ([]results.Reading, error) {
 		return []results.Reading{{Name: "launch.kernel_ns", Unit: "ns", Value: 2000, N: 9}}, nil
 	})

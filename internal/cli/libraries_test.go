@@ -23,10 +23,10 @@ func fakeGPU(t *testing.T) *gpu {
 	return g
 }
 
-// fakeMachine is fakeGPU, with the machine.
-func fakeMachine(t *testing.T) (*gpu, *fake.Machine) {
+// gpuOf is the wiring of a machine without libraries, which it starts and the
+// test's end stops.
+func gpuOf(t *testing.T, m *fake.Machine) *gpu {
 	t.Helper()
-	m := fake.H200(1)
 	r, err := m.Start()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,14 @@ func fakeMachine(t *testing.T) (*gpu, *fake.Machine) {
 	}
 	g := newGPU(func(string) string { return "" }, Libraries{})
 	g.asked, g.api, g.noDNN, g.noBLAS = true, api, errors.New("no cuDNN here"), errors.New("nor cuBLAS")
-	return g, m
+	return g
+}
+
+// fakeMachine is fakeGPU, with the machine.
+func fakeMachine(t *testing.T) (*gpu, *fake.Machine) {
+	t.Helper()
+	m := fake.H200(1)
+	return gpuOf(t, m), m
 }
 
 // otherLibrary is the file of a library that is none of the GPU's.

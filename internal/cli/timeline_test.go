@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/internal/cuda/cupti"
-	"github.com/tech-renaissance/trbench/internal/cuda/driver"
 	"github.com/tech-renaissance/trbench/internal/cuda/fake"
 	"github.com/tech-renaissance/trbench/internal/device/cuda/kernels"
 	"github.com/tech-renaissance/trbench/timeline"
@@ -38,19 +36,7 @@ func stepping(t *testing.T, change func(*fake.Profiler)) Engine {
 		}
 		m.Register(k.Name, ps, steppingKernel)
 	}
-	r, err := m.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := m.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	api, err := driver.New(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := gpuOf(t, m)
 	p := m.CUPTI()
 	change(p)
 	lib, err := p.Start(m)
@@ -58,8 +44,6 @@ func stepping(t *testing.T, change func(*fake.Profiler)) Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Stop)
-	g := newGPU(func(string) string { return "" }, Libraries{})
-	g.asked, g.api, g.noDNN, g.noBLAS = true, api, errors.New("no cuDNN here"), errors.New("nor cuBLAS")
 	g.tracer = func() (*cupti.API, error) { return cupti.New(lib, 13000) }
 	return newEngine(g)
 }

@@ -26,6 +26,24 @@ func modes() []results.ConfigurationKey {
 	return out
 }
 
+// submit trains so many steps from the snapshot, a hundred at a time, and waits.
+func submit(t *testing.T, s *worker.Session, x *worker.Executor, steps int) {
+	t.Helper()
+	err := s.Restore()
+	if err == nil {
+		err = x.Begin()
+	}
+	for left := steps; err == nil && left > 0; left -= 100 {
+		err = x.Submit(min(left, 100))
+	}
+	if err == nil {
+		err = x.Wait()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // One step of every mode, alike bit for bit, and nothing else: what
 // scripts/gpu-test.sh sanitize runs, where each call takes long.
 func TestOneStep(t *testing.T) {
@@ -39,11 +57,7 @@ func TestOneStep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, part := range []func() error{s.Restore, x.Begin, func() error { return x.Submit(1) }, x.Wait} {
-					if err := part(); err != nil {
-						t.Fatalf("%s: %v", k, err)
-					}
-				}
+				submit(t, s, x, 1)
 				st, err := s.State()
 				if err != nil {
 					t.Fatal(err)
@@ -183,20 +197,7 @@ func TestMemoryIsFlat(t *testing.T) {
 			}
 			steps := func(n int) {
 				for i, x := range executors {
-					if err := s.Restore(); err != nil {
-						t.Fatal(err)
-					}
-					if err := x.Begin(); err != nil {
-						t.Fatal(err)
-					}
-					for range n / 100 {
-						if err := x.Submit(100); err != nil {
-							t.Fatal(err)
-						}
-					}
-					if err := x.Wait(); err != nil {
-						t.Fatal(err)
-					}
+					submit(t, s, x, n)
 					sc, err := s.Scalars(0)
 					if err != nil {
 						t.Fatal(err)

@@ -55,14 +55,17 @@ func (p *Pacer) Run(seg workloads.Segment) error {
 }
 
 // Ready fetches into the caches what [Pacer.Run] does before its clock begins
-// and after it ends, where nothing is counted. It counts as no segment.
+// and after it ends, by running a segment that submits nothing. It counts as
+// none, and no tool is shown it.
 func (p *Pacer) Ready() {
-	stats := p.Clock.stats
-	p.Clock.Begin()
-	p.progress.Add(0)
-	p.Clock.End()
-	p.Clock.stats = stats
+	stats, submit, shown, pos := p.Clock.stats, p.submit, p.shown, p.Feed.pos
+	p.submit, p.shown = submitNothing, nil
+	_ = p.Run(workloads.Segment{})
+	p.Clock.stats, p.submit, p.shown, p.Feed.pos = stats, submit, shown, pos
+	p.progress.Add(-1)
 }
+
+func submitNothing(workloads.Segment) error { return nil }
 
 // Drain blocks until every stream is idle.
 func (p *Pacer) Drain() error {

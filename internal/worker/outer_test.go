@@ -100,6 +100,27 @@ func TestCountsAreOfStepsAlone(t *testing.T) {
 	}
 }
 
+// Readying a rank runs the way to a step and back, and leaves the rank where it
+// is: nothing is submitted, counted or moved, so the step after it is the one
+// that was next.
+func TestReadyLeavesNoTrace(t *testing.T) {
+	for _, k := range everyWay() {
+		s := open(t, tinySpec(), cpu.Options{}, Options{})
+		x := executor(t, s, k)
+		must(t, x.Begin(), x.Submit(1), x.Wait())
+		r := x.runners[0]
+		pos, stats, progress := r.Position(), r.Stats(), r.Progress()
+		must(t, s.group.Rank(0).Do(func() error { r.Ready(); return nil }))
+		if r.Position() != pos || r.Stats() != stats || r.Progress() != progress {
+			t.Errorf("%s: %+v, %+v, %d, before it %+v, %+v, %d", k, r.Position(), r.Stats(), r.Progress(), pos, stats, progress)
+		}
+		must(t, x.Submit(1), x.Wait())
+		if now := r.Position(); now.Half != pos.Half.Other() || now.First {
+			t.Errorf("%s: a step from %+v leads to %+v", k, pos, now)
+		}
+	}
+}
+
 func TestReadClock(t *testing.T) {
 	if d := readClock(); d <= 0 || d > 100*time.Microsecond {
 		t.Errorf("a read takes %v", d)

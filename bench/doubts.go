@@ -23,6 +23,7 @@ const (
 	clockShare    = 0.03 // between wall clock and events
 	tracedShare   = 0.10 // between the longest and shortest recorded step of a process
 	fasterShare   = 0.02 // of the untraced step, by which recorded ones are shorter
+	stateShare    = 0.03 // between the timed blocks and the block beside the recording
 	fewProcesses  = 3
 	gateProcesses = 8
 	fewBlocks     = 4
@@ -31,7 +32,7 @@ const (
 // doubtCodes are the codes of the warnings that follow from what a cell's
 // processes measured.
 var doubtCodes = append(machine.LoadCodes(), "few_processes", "few_blocks", "budget", "warmup_cap", "slow_first_block", "drift",
-	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up", "trace_failed", "trace_unsteady", "trace_faster")
+	"outliers", "bimodal", "processes_differ", "clocks_disagree", "clocks_do_not_add_up", "trace_failed", "trace_unsteady", "trace_faster", "trace_elsewhere")
 
 // doubts says what makes a cell's figures less certain, with advice that fits
 // how it was run. Configurations with the same doubt share a sentence.
@@ -49,6 +50,7 @@ func doubts(c *results.Cell, p Plan) []results.Warning {
 	d.each("trace_failed", (*doubter).trace)
 	d.each("trace_unsteady", (*doubter).traceUnsteady)
 	d.each("trace_faster", (*doubter).traceFaster)
+	d.each("trace_elsewhere", (*doubter).traceElsewhere)
 	return append(append(d.list, machine.UnderLoad(c.Processes)...), machine.AfterBlocks(c.Configurations)...)
 }
 
@@ -272,7 +274,36 @@ func (d *doubter) traceFaster(c *results.Configuration, _ steps) finding {
 		return finding{}
 	}
 	return finding{fmt.Sprintf("took %.1f %% less while it was recorded", 100*(1-m.Value)),
-		"the few recorded steps and the timed blocks found the device in different states, so corrected idle, which compares them, is wrong by about as much"}
+		"the few recorded steps and those beside them found the device in different states, so corrected idle, which compares them, is wrong by about as much"}
+}
+
+// traceElsewhere doubts that what was recorded is like what was timed: the block
+// beside the recording took another time than the timed ones of its process. A
+// trace that failed has its reason already.
+func (d *doubter) traceElsewhere(c *results.Configuration, _ steps) finding {
+	m, timed := c.Trace.Metric(results.UntracedStepNs), c.Metric(results.StepTimeNs)
+	if m == nil || timed == nil || c.Trace.Failed != "" {
+		return finding{}
+	}
+	blocks := map[int][]float64{}
+	for _, s := range timed.Samples {
+		blocks[s.Process] = append(blocks[s.Process], s.Value)
+	}
+	var off []float64
+	for _, s := range m.Samples {
+		if b := blocks[s.Process]; s.Rank == 0 && len(b) > 0 {
+			off = append(off, s.Value/max(results.Median(b), 1)-1)
+		}
+	}
+	if len(off) == 0 {
+		return finding{}
+	}
+	by := results.Median(off)
+	if math.Abs(by) <= stateShare {
+		return finding{}
+	}
+	return finding{fmt.Sprintf("took %+.1f %% beside its recording, nothing recorded either way", 100*by),
+		"the timed blocks found the device in another state; read the trace's shares, and take its nanoseconds from the trace alone"}
 }
 
 // deviations are all blocks relative to the median of their process.

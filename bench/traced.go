@@ -15,8 +15,8 @@ import (
 
 // Tracer is an [Executor] whose device can record what it does.
 type Tracer interface {
-	// Record runs steps from a restored session that has begun, back to back,
-	// with one wait after them, and returns what the device recorded of them.
+	// Record runs steps from where the drained session stands, back to back, with
+	// one wait after them, and returns what the device recorded of them.
 	// Each step is a range of the class [timeline.RangeStep] on the thread of each
 	// rank. The device of rank i has the ID i.
 	Record(steps int) (*timeline.Timeline, error)
@@ -40,36 +40,25 @@ type Tracing struct {
 const (
 	leadSteps  = 4
 	tailSteps  = 1
-	warmTraced = 1 // steps before them that are not recorded
+	warmTraced = 1 // steps before the block beside
 )
 
-// trace records every configuration. It is the last act of a process, since a
-// profiler that was used may leave costs behind. What goes wrong in it does not
-// take away what was timed: it is the trace's failure.
+// trace records every configuration, the last one first. It is the last act of
+// a process, since a profiler that was used may leave costs behind: launches of
+// graphs stay slower, so captured configurations, which come last in a plan, go
+// before eager ones. What goes wrong in it does not take away what was timed: it
+// is the trace's failure.
 func (m *measurement) trace() error {
 	if m.plan.Tracing.Steps == 0 {
 		return nil
 	}
 	m.plan.Phases.Begin(results.PhaseTrace)
-	calibrated := false
-	var calibration *results.TraceCalibration
-	var broken error
-	for i := range m.keys {
+	p := tracePass{measurement: m}
+	for i := len(m.keys) - 1; i >= 0; i-- {
 		m.phase("trace " + m.keys[i].String())
 		shown := m.show("trace", i, 0)
-		t := &results.Trace{}
-		tracer, ok := m.executors[i].(Tracer)
-		err := errors.New("the device records nothing")
-		if ok {
-			if err = broken; err == nil && !calibrated {
-				calibrated = true
-				calibration, broken = tracer.CalibrateTrace()
-				err = broken
-			}
-		}
-		if err == nil {
-			t, err = m.traceOne(i, tracer, calibration)
-		}
+		t := &results.Trace{Steps: m.plan.Tracing.Steps}
+		err := p.one(i, t)
 		shown.end()
 		if gone := m.ctx.Err(); gone != nil {
 			return gone
@@ -82,42 +71,96 @@ func (m *measurement) trace() error {
 	return nil
 }
 
-// traceOne records a configuration.
-func (m *measurement) traceOne(i int, tracer Tracer, calibration *results.TraceCalibration) (*results.Trace, error) {
-	t, x := &results.Trace{Steps: m.plan.Tracing.Steps}, m.executors[i]
-	if err := m.start(x); err != nil {
-		return t, err
+// tracePass records one configuration after the other.
+type tracePass struct {
+	*measurement
+	calibrated  bool
+	calibration *results.TraceCalibration // nil: recording lengthens nothing
+	broken      error                     // calibrating failed, and so does all that follows
+}
+
+// calibrate does so once, in front of the first recording and behind the block
+// beside it, so that nothing loaded the profiler before that block. It reports
+// whether it did: then the device has done other work meanwhile.
+func (p *tracePass) calibrate(tracer Tracer) (did bool, err error) {
+	if !p.calibrated {
+		p.calibrated, did = true, true
+		p.calibration, p.broken = tracer.CalibrateTrace()
 	}
-	if err := x.Submit(warmTraced); err != nil {
-		return t, err
+	return did, p.broken
+}
+
+// one records a configuration.
+func (p *tracePass) one(i int, t *results.Trace) error {
+	x := p.executors[i]
+	tracer, ok := x.(Tracer)
+	if !ok {
+		return errors.New("the device records nothing")
 	}
-	if err := x.Wait(); err != nil {
-		return t, err
+	if p.broken != nil {
+		return p.broken
 	}
 	defer quietGC()()
+	beside, err := p.unrecorded(x)
+	if err != nil {
+		return err
+	}
+	switch did, err := p.calibrate(tracer); {
+	case err != nil:
+		return err
+	case did: // as warm as the block left it
+		if _, err := p.unrecorded(x); err != nil {
+			return err
+		}
+	}
 	recorded, err := tracer.Record(leadSteps + t.Steps + tailSteps)
 	if err != nil {
-		return t, err
+		return err
 	}
 	nameLead(recorded)
 	index := timeline.NewIndex(recorded)
-	if save := m.plan.Tracing.Save; save != nil {
-		file, err := save(m.keys[i], index)
+	if save := p.plan.Tracing.Save; save != nil {
+		file, err := save(p.keys[i], index)
 		if err != nil {
-			return t, err // there is no such file
+			return err // there is no such file
 		}
 		t.File = file
 	}
-	c := m.out.Configurations[i]
-	a := traceAnalysis{x: index, key: m.keys[i], lead: leadSteps, counts: c.Counts, calibration: calibration, process: m.plan.Process, trace: t, values: map[string][]results.Sample{}}
-	if step := c.Metric(results.StepTimeNs); step != nil {
-		a.untracedNs = results.Median(valuesOf(step.Samples))
-	}
+	c := p.out.Configurations[i]
+	a := traceAnalysis{x: index, key: p.keys[i], lead: leadSteps, counts: c.Counts, calibration: p.calibration, process: p.plan.Process,
+		untracedNs: beside, trace: t, values: map[string][]results.Sample{}}
 	if submit := c.Metric(results.SubmitTimeNs); submit != nil {
 		a.submitNs = results.Median(valuesOf(submit.Samples))
 	}
 	a.run()
-	return t, nil
+	return nil
+}
+
+// unrecorded times a block of steps that nothing records, from a restored
+// session, and returns its time a step. Recorded steps come right behind it, so
+// that what recording does is told from steps that found the device in the same
+// state: the timed blocks are long past, and an H200 was up to 4 % slower in
+// them, or 1 % faster, where FP32 arithmetic takes all the power it may.
+func (p *tracePass) unrecorded(x Executor) (ns float64, err error) {
+	if err := p.start(x); err != nil {
+		return 0, err
+	}
+	if err := x.Submit(warmTraced); err != nil {
+		return 0, err
+	}
+	if err := x.Wait(); err != nil {
+		return 0, err
+	}
+	var t Taken
+	if err := p.backToBack(x, &t); err != nil {
+		return 0, err
+	}
+	for _, v := range t.Values {
+		if v.Metric == results.StepTimeNs {
+			ns = v.Value
+		}
+	}
+	return ns, nil
 }
 
 // nameLead names the steps whose figures do not count, for whoever reads the
@@ -163,7 +206,7 @@ type traceAnalysis struct {
 	counts      results.Counts
 	calibration *results.TraceCalibration // nil: recording lengthens nothing
 	process     int
-	untracedNs  float64 // 0: unknown
+	untracedNs  float64 // a step of the block beside; 0: unknown
 	submitNs    float64 // of an untraced step, in submitting calls; 0: unknown
 	trace       *results.Trace
 	values      map[string][]results.Sample
@@ -350,6 +393,7 @@ func (a *traceAnalysis) beside(rank int, busy []float64) {
 		a.absent(results.Inflation, "the untraced step was not timed")
 		return
 	}
+	a.add(results.UntracedStepNs, rank, 0, a.untracedNs)
 	var traced []float64
 	for _, s := range a.values[results.TracedStepNs] {
 		if s.Rank == rank {

@@ -82,7 +82,7 @@ func TestTraceByHand(t *testing.T) {
 		results.TracedStepNs: 1000, results.BusyNs: 240, results.IdleNs: 760, results.HostLateNs: 650, results.InAPINs: 20, results.AfterAPINs: 90,
 		results.UnlinkedNs: 0, results.InGraphNs: 0, results.LateOverheadNs: 0, results.LateSyncNs: 100, results.LateFeedNs: 50, results.LateCallNs: 13, results.LateLibraryCallNs: 3,
 		results.LateLibraryNs: 2, results.LateRangeNs: 0, results.LateNothingNs: 485, results.TraceKernelCount: 2, results.TraceCopies: 1,
-		results.TraceLaunches: 3, results.TraceGaps: 3, results.ShortKernelCount: 0, results.OverheadNs: 30, results.Inflation: 1000. / 600,
+		results.TraceLaunches: 3, results.TraceGaps: 3, results.ShortKernelCount: 0, results.OverheadNs: 30, results.UntracedStepNs: 600, results.Inflation: 1000. / 600,
 		results.CorrectedBusyNs: 200, results.CorrectedLowNs: 190, results.CorrectedHighNs: 210, results.CorrectedIdleNs: 400,
 	}
 	if got.Failed != "" || len(got.Metrics) != len(want) {
@@ -90,7 +90,7 @@ func TestTraceByHand(t *testing.T) {
 	}
 	for _, m := range got.Metrics {
 		n := 2
-		if m.Name == results.Inflation || m.Name == results.CorrectedIdleNs {
+		if m.Name == results.UntracedStepNs || m.Name == results.Inflation || m.Name == results.CorrectedIdleNs {
 			n = 1
 		}
 		if m.Value != want[m.Name] || m.N != n || m.Clock != results.TraceClock || m.Unit == "" || m.Samples[0].Process != 4 || m.Samples[n-1].Block != n-1 {
@@ -252,7 +252,8 @@ func TestTracingIsTheLastAct(t *testing.T) {
 	last := func(s *tracedSession) []string { return s.log[slices.Index(s.log, "calibrate"):] }
 	s := &tracedSession{}
 	got := measure(s)
-	want := []string{"calibrate", "restore", "step 1", "record step 7", "save step 21", "restore", "graph 1", "record graph 7", "save graph 21", "restore"}
+	want := []string{"calibrate", "restore", "graph 1", "graph 5", "record graph 7", "save graph 21",
+		"restore", "step 1", "step 5", "record step 7", "save step 21", "restore"}
 	if !slices.Equal(last(s), want) {
 		t.Errorf("order\n%v, want\n%v", last(s), want)
 	}
@@ -431,14 +432,25 @@ func TestTraceDoubts(t *testing.T) {
 		return &results.Configuration{Key: results.DefaultConfigurationKey(), Trace: &results.Trace{Metrics: []results.Metric{
 			results.NewMetric(results.TracedStepNs, samples), results.NewMetric(results.Inflation, []results.Sample{{Value: inflation}})}}}
 	}
+	// Processes 0 and 2 took 100 and 200 in their blocks, and this beside their
+	// recordings.
+	beside := func(first, second float64) *results.Configuration {
+		c := traced(1)
+		c.Metrics = []results.Metric{results.NewMetric(results.StepTimeNs, []results.Sample{{Value: 100}, {Process: 2, Value: 200}})}
+		c.Trace.Metrics = append(c.Trace.Metrics, results.NewMetric(results.UntracedStepNs, []results.Sample{{Value: first}, {Process: 2, Value: second}}))
+		return c
+	}
 	for name, c := range map[string]struct {
 		conf *results.Configuration
 		want string
 	}{
+		"beside": {beside(102, 207), ""},
+		"elsewhere": {beside(96, 190), "trace_elsewhere eager/event/device took -4.5 % beside its recording, nothing recorded either way; the timed blocks found the device in " +
+			"another state; read the trace's shares, and take its nanoseconds from the trace alone"},
 		"steady":          {traced(1.4, 100, 109, 101), ""},
 		"not steady":      {traced(1.4, 100, 111, 101), "trace_unsteady eager/event/device has recorded steps that differ by 11 %; record more with --trace-steps, and take the trace for causes, not for times"},
 		"a little faster": {traced(0.981, 100), ""},
-		"faster": {traced(0.96, 100), "trace_faster eager/event/device took 4.0 % less while it was recorded; the few recorded steps and the timed blocks found the device " +
+		"faster": {traced(0.96, 100), "trace_faster eager/event/device took 4.0 % less while it was recorded; the few recorded steps and those beside them found the device " +
 			"in different states, so corrected idle, which compares them, is wrong by about as much"},
 		"untraced": {&results.Configuration{Key: results.DefaultConfigurationKey()}, ""},
 		"failed": {func() *results.Configuration { c := traced(0.5, 1, 2); c.Trace.Failed = "no"; return c }(),

@@ -73,7 +73,7 @@ func (s sources) times() Section {
 	}
 	g, keys := s.keys()
 	columns := []tracedColumn{
-		{results.TracedStepNs, "traced step", Duration}, {results.Inflation, "inflation", digits}, {results.BusyNs, "busy", Duration},
+		{results.UntracedStepNs, "untraced step", Duration}, {results.TracedStepNs, "traced step", Duration}, {results.Inflation, "inflation", digits}, {results.BusyNs, "busy", Duration},
 		{results.IdleNs, "idle", Duration}, {results.HostLateNs, "host late", Duration}, {results.InAPINs, "in call", Duration},
 		{results.AfterAPINs, "after call", Duration}, {results.InGraphNs, "in graph", Duration}, {results.UnlinkedNs, "unlinked", Duration},
 	}

@@ -243,8 +243,9 @@ func TestGPUFloor(t *testing.T) {
 }
 
 // contests are a kernel without parameters, one with, and graphs of three
-// sizes, in bursts that are drained and, to show what a full queue hides, one
-// size in blocks without a drain.
+// sizes, in bursts that are drained. To show what a full queue hides, one size is
+// launched in blocks without a drain; to show what a wait leaves cold, each launch
+// is drained, of short kernels (a wait of some 0.4 ms) and of long ones (9 ms).
 func (s *stand) contests(lib *dl.Library) ([]contest, error) {
 	stream := s.streams[0]
 	empty, err := s.api.ModuleGetFunction(s.mod, kernels.Empty)
@@ -272,8 +273,30 @@ func (s *stand) contests(lib *dl.Library) ([]contest, error) {
 		{"kernel, one parameter", 10, 100, 60, s.drained(one, stream), c(lib, "floor_kernel", uintptr(burn), uintptr(stream), params)},
 		{"kernel, no parameter, not drained", 1, 1000, 30, s.drained(s.empty[0], stream), c(lib, "floor_kernel", uintptr(empty), uintptr(stream), 0)},
 	}
-	for _, g := range []struct{ nodes, bursts, burst, pairs int }{{1, 50, 20, 40}, {10, 50, 20, 40}, {300, 100, 10, 48}, {10, 1, 1000, 12}} {
-		exec, err := s.prepareChain(g.nodes)
+	// A kernel that keeps a multiprocessor busy as long as one of a large step.
+	long, err := s.api.PrepareKernel(s.mem, driver.KernelSpec{Func: burn, Name: kernels.BurnKernel, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1},
+		Stream: stream, Args: (&driver.Args{}).U64(60_000)})
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range []struct {
+		of                          string
+		kernel                      *driver.Launch
+		nodes, bursts, burst, pairs int
+	}{
+		{"graph of %d nodes", s.empty[0], 1, 50, 20, 40},
+		{"graph of %d nodes", s.empty[0], 10, 50, 20, 40},
+		{"graph of %d nodes", s.empty[0], 300, 100, 10, 48},
+		{"graph of %d nodes, bursts of 20", s.empty[0], 300, 50, 20, 48},
+		{"graph of %d nodes, each drained", s.empty[0], 300, 100, 1, 24},
+		{"graph of %d long nodes, each drained", long, 300, 10, 1, 24},
+		{"graph of %d nodes, not drained", s.empty[0], 10, 1, 1000, 12},
+	} {
+		captured, err := s.captureChain(g.nodes, g.kernel)
+		if err != nil {
+			return nil, err
+		}
+		exec, err := s.instantiate(captured)
 		if err != nil {
 			return nil, err
 		}
@@ -281,11 +304,7 @@ func (s *stand) contests(lib *dl.Library) ([]contest, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := fmt.Sprintf("graph of %d nodes", g.nodes)
-		if g.bursts == 1 {
-			name += ", not drained"
-		}
-		list = append(list, contest{name, g.bursts, g.burst, g.pairs, s.drained(launch, stream), c(lib, "floor_graph", uintptr(exec), uintptr(stream))})
+		list = append(list, contest{fmt.Sprintf(g.of, g.nodes), g.bursts, g.burst, g.pairs, s.drained(launch, stream), c(lib, "floor_graph", uintptr(exec), uintptr(stream))})
 	}
 	return list, nil
 }

@@ -93,11 +93,11 @@ func (s *stand) fit(name string, x, y []float64) {
 	}
 }
 
-// captureChain captures n empty kernels, one after another.
-func (s *stand) captureChain(n int) (driver.Graph, error) {
+// captureChain captures n launches of a kernel, one after another.
+func (s *stand) captureChain(n int, kernel *driver.Launch) (driver.Graph, error) {
 	return s.capture(func() error {
 		for range n {
-			if err := s.submit(s.empty[0]); err != nil {
+			if err := s.submit(kernel); err != nil {
 				return err
 			}
 		}
@@ -119,7 +119,7 @@ func (s *stand) prepareChain(n int) (driver.GraphExec, error) {
 			exec = 0
 		}
 		t0 := s.nowNs()
-		g, err := s.captureChain(n)
+		g, err := s.captureChain(n, s.empty[0])
 		if err != nil {
 			return 0, err
 		}

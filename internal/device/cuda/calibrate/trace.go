@@ -139,7 +139,7 @@ func repeat(n int, f func() (float64, error)) ([]float64, error) {
 
 // chainOf makes a graph of n empty kernels.
 func (s *stand) chainOf(n int) (driver.GraphExec, error) {
-	g, err := s.captureChain(n)
+	g, err := s.captureChain(n, s.empty[0])
 	if err != nil {
 		return 0, err
 	}

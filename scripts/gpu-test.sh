@@ -4,14 +4,16 @@
 #   scripts/gpu-test.sh              build everything into build/gpu and build/gpu.tar.gz
 #   scripts/gpu-test.sh run [NAME]   run all, or the named suites, on a machine that has
 #                                    neither Go nor a network
-#   scripts/gpu-test.sh sanitize     memcheck, racecheck and initcheck on a small net
+#   scripts/gpu-test.sh sanitize     memcheck, racecheck and initcheck on one step of a
+#                                    small net in each mode
 #   scripts/gpu-test.sh list         the suites
 #
 # run and sanitize work in the repository's tree (tests read their testdata)
 # and unpack build/gpu.tar.gz themselves. Logs go to the folder OUT (default
 # build/gpu/logs): gpu-test.log holds every suite's output, summary.txt what is
-# printed last, launch_floor.jsonl the C figures. LIMIT is how many seconds the
-# whole may take (default 570); a suite that no longer fits is named as not run.
+# printed last, launch_floor.jsonl the C figures, sanitize-TOOL-SET.log and
+# sanitize.txt the same of sanitize. LIMIT is how many seconds the whole may take
+# (default 570); a suite that no longer fits is named as not run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 gpu=build/gpu
@@ -164,34 +166,181 @@ run() {
 	return "$bad"
 }
 
-# sanitize runs every tool over one step of each mode, on both kernel sets; what
-# libraries report is listed. It runs a test and not the program, since a child
-# process, calibration and the choice of plans took over a minute a tool. TUNING
-# holds words of --tune, MOST the seconds that a tool may take on a kernel set.
+# own prints the names of the project's own kernels, one a line.
+own() {
+	sed -n 's/^\.visible \.entry \([A-Za-z0-9_]*\).*/\1/p' internal/device/cuda/kernels/cu/*.ptx | sort -u
+}
+
+# reports reads a tool's log and prints one line a report: whose it is, and its
+# text. own: the code is one of our kernels; library: of any other kernel;
+# call: no kernel's, and no library's function is on the stack; library-call;
+# tool: about the tool itself.
+reports() {
+	own | awk '
+	NR == FNR { ours[$1] = 1; next }
+	function flush(  who) {
+		if (title != "") {
+			who = code != "" ? (mine ? "own" : "library") : title ~ /^(Warning|Internal|Error:)/ ? "tool" : lib ? "library-call" : "call"
+			print who "\t" title (code != "" ? " | " code : "")
+		}
+		title = code = ""; mine = lib = 0
+	}
+	function place(line,  words, n, i) {
+		sub(/^=+ */, "", line)
+		if (code == "") code = line
+		n = split(line, words, /[^A-Za-z0-9_]+/)
+		for (i = 1; i <= n; i++)
+			if (words[i] in ours || words[i] ~ /^planted_/) mine = 1
+	}
+	!/^=========/ { next }
+	/^========= *$/ { flush(); next }
+	/^========= (COMPUTE-SANITIZER|[A-Z]+ SUMMARY|Target application|This tool|Error: (process|Target|No attachable))/ { flush(); next }
+	/^========= [^ ]/ {
+		if (title != "" || !/^========= (Saved|Host)/) flush()
+		title = $0
+		sub(/^=+ */, "", title)
+		if (/ access at /) { place($0); sub(/ between .*/, "", title) }
+		sub(/0x[0-9a-f]+/, "", title)
+		next
+	}
+	/^========= +(and (Read|Write) access |at |(Read|Write) Thread |Device Frame)/ { place($0); next }
+	/Host Frame.*(libcudnn|libcublas|libnvrtc|libnvJitLink|libcufft|libcudart)/ { lib = 1 }
+	END { flush() }' - "$1"
+}
+
+# under runs a test binary under a tool of the sanitizer: under LOG SECONDS TOOL
+# FOLDER TEST PATTERN [OPTION...]. It returns 124 where the time was up.
+under() {
+	local log=$1 seconds=$2 tool=$3 folder=$4 test=$5 pattern=$6
+	shift 6
+	(cd "$folder" && timeout -k 10 "$seconds" compute-sanitizer --tool "$tool" --target-processes all --print-limit 1000 \
+		--error-exitcode 9 "$@" "$root/$gpu/$test" -test.v -test.run "$pattern") >"$log" 2>&1
+}
+
+# sanitize runs every tool over one step of each mode, on both kernel sets. It
+# runs a test and not the program, since a child process, calibration and the
+# choice of plans took over a minute a tool. MOST is how many seconds a tool may
+# take on a kernel set, TOOLS and SETS say which, TUNING holds words of --tune.
+#
+# Each tool is first shown a kernel with the error that it exists for: one that
+# does not see it proves nothing, and its rows say so. racecheck and initcheck
+# leave the libraries' kernels alone (FILTER=no: they do not), unless the filter
+# hides the planted kernel too. initcheck takes an arena that nobody filled, but
+# beside libraries a filled one: it does not know what kernels wrote that it
+# leaves alone.
+#
+# A log a tool and set, sanitize-TOOL-SET.log; sanitize.txt has the libraries'
+# reports, then ours, then the table. It ends with 1 if our kernels or calls have
+# errors or a test failed, and with 3 if that is not known of all.
 sanitize() {
 	prepare
-	local root=$PWD log=$out/sanitize.log summary=$out/sanitize.txt tool set rc limit=${LIMIT:-570} left most=${MOST:-120}
-	: >"$log"
-	: >"$summary"
-	export TRBENCH_GPU=1 TRBENCH_TUNING=${TUNING:-}
-	for set in builtin cudnn; do
-		for tool in memcheck racecheck initcheck; do
+	local root=$PWD summary=$out/sanitize.txt limit=${LIMIT:-570} most=${MOST:-120} bad=0 unknown=0
+	local tool set log rc left begin table theirs ours filter note took
+	if ! command -v compute-sanitizer >/dev/null; then
+		echo "gpu-test.sh: no compute-sanitizer on PATH: it comes with the CUDA toolkit" >&2
+		exit 2
+	fi
+	table=$out/.table theirs=$out/.theirs ours=$out/.ours
+	: >"$table"
+	: >"$theirs"
+	: >"$ours"
+	# The tools' older name for the option takes no expression.
+	local pattern option=
+	pattern="regex=^($(own | paste -sd'|')|planted_.*)\$"
+	if [ "${FILTER:-yes}" = yes ] && compute-sanitizer --help 2>/dev/null | grep -q -e '--kernel-name-exclude'; then
+		option=--kernel-name
+	fi
+	for tool in ${TOOLS:-memcheck racecheck initcheck}; do
+		local -a filters=()
+		[ "$tool" = memcheck ] || [ -z "$option" ] || filters=("$option" "$pattern")
+		local sees=no
+		log=$out/sanitize-$tool-planted.log
+		while :; do
+			rc=0
 			left=$((limit - SECONDS))
-			if [ "$left" -lt 20 ]; then
-				echo "$tool $set: NOT RUN: the time is up" >>"$summary"
+			[ "$left" -ge 20 ] || break
+			TRBENCH_TEST_GPU=1 TRBENCH_PLANTED=$tool under "$log" $((left < 60 ? left : 60)) "$tool" internal/cuda/driver driver.test '^TestPlanted$' "${filters[@]}" || rc=$?
+			if grep '^=========' "$log" | grep -q "planted_$tool"; then
+				sees=yes
+			elif [ ${#filters[@]} -gt 0 ]; then
+				filters=() # it hides our kernels as well
 				continue
 			fi
-			printf '\n===== %s %s\n' "$tool" "$set" >>"$log"
-			rc=0
-			(cd internal/verify && timeout "$((left < most ? left : most))" compute-sanitizer --tool "$tool" --print-limit 20 --error-exitcode 9 \
-				"$root/$gpu/verify.test" -test.v -test.run "^TestOneStep\$/^cuda-$set\$") >"$out/.part" 2>&1 || rc=$?
-			cat "$out/.part" >>"$log"
-			echo "$tool $set: rc $rc, $(grep -c '^ *--- PASS: TestOneStep/' "$out/.part") passed, $(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' "$out/.part" | tail -1)" >>"$summary"
-			grep -o ' in [A-Za-z_0-9:<>]*.*' "$out/.part" | grep '========= *\|(' | cut -c1-120 | sort | uniq -c | sort -rn | head -5 >>"$summary"
+			break
+		done
+		for set in ${SETS:-builtin cudnn}; do
+			left=$((limit - SECONDS))
+			filter=all
+			if [ "$left" -lt 20 ]; then
+				printf '%s\t%s\t\t\t\t\t\t\t\tNOT RUN: the time is up\n' "$tool" "$set" >>"$table"
+				unknown=1
+				continue
+			fi
+			[ "$left" -lt "$most" ] || left=$most
+			local -a these=()
+			if [ "$set" != builtin ] && [ ${#filters[@]} -gt 0 ]; then
+				these=("${filters[@]}")
+				filter=own
+			fi
+			local unfilled=
+			[ "$tool" != initcheck ] || [ "$set" != builtin ] || unfilled=1
+			log=$out/sanitize-$tool-$set.log
+			begin=$SECONDS rc=0
+			TRBENCH_GPU=1 TRBENCH_TUNING=${TUNING:-} TRBENCH_UNFILLED=$unfilled \
+				under "$log" "$left" "$tool" internal/verify verify.test "^TestOneStep\$/^cuda-$set\$" "${these[@]}" || rc=$?
+			took=$((SECONDS - begin))
+			reports "$log" >"$out/.reports"
+			grep '^library' "$out/.reports" | sed "s/^/$tool $set /" >>"$theirs"
+			grep '^own\|^call' "$out/.reports" | sed "s/^/$tool $set /" >>"$ours"
+			local total passed
+			total=$(sed -n 's/^========= [A-Z]* SUMMARY: \([0-9]*\).*/\1/p' "$log" | tail -1)
+			passed=$(grep -c '^ *--- PASS: TestOneStep/' "$log")
+			note=
+			if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+				note="did not finish in $left s"
+				unknown=1
+			elif [ "$passed" -eq 0 ]; then
+				note="the test failed: see the log"
+				bad=1
+			elif [ -z "$total" ]; then
+				note="no summary of the tool: see the log"
+				unknown=1
+			elif [ "$sees" = no ]; then
+				note="does not see a planted error"
+				unknown=1
+			elif grep -q '^tool' "$out/.reports"; then
+				note="the tool speaks of itself: $(grep -m1 '^tool' "$out/.reports" | cut -f2 | cut -c1-80)"
+			fi
+			if grep -q '^own\|^call' "$out/.reports"; then
+				bad=1
+			fi
+			count() { grep -c "^$1	" "$out/.reports"; }
+			printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n' "$tool" "$set" "$filter" "$took" \
+				"$(count own)" "$(count library)" "$(count call)" "$(count library-call)" "${total:--}" "$note" >>"$table"
 		done
 	done
-	rm -f "$out/.part"
+	{
+		nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null
+		compute-sanitizer --version 2>/dev/null | grep -i version
+		listed "reports in libraries" "$theirs"
+		listed "reports in our kernels and calls" "$ours"
+		echo
+		{
+			printf 'tool\tkernels\tchecked\tseconds\tour kernels\tlibrary kernels\tour calls\tlibrary calls\tby the tool\tnote\n'
+			cat "$table"
+		} | awk -F'\t' '{ printf "%-9s  %-7s  %-7s  %7s  %11s  %15s  %9s  %13s  %11s  %s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 }' | sed 's/ *$//'
+	} >"$summary"
+	rm -f "$table" "$theirs" "$ours" "$out/.reports"
 	cat "$summary"
+	[ "$bad" -eq 0 ] || return 1
+	[ "$unknown" -eq 0 ] || return 3
+}
+
+# listed prints what a file of reports holds, the most frequent first.
+listed() {
+	echo
+	echo "$1: $(wc -l <"$2")"
+	cut -c1-240 "$2" | sort | uniq -c | sort -rn | head -20
 }
 
 case ${1:-build} in
@@ -203,7 +352,7 @@ run)
 sanitize) sanitize ;;
 list) suites ;;
 *)
-	sed -n '2,20p' "$0" >&2
+	sed -n '2,16p' "$0" >&2
 	exit 2
 	;;
 esac

@@ -37,6 +37,9 @@ type Options struct {
 	// CUPTI opens what [Group.Trace] records with, when that is asked for first;
 	// nil records nothing.
 	CUPTI func() (*cupti.API, error)
+	// Unfilled leaves the arena as it was allocated, for a tool that reports reads
+	// of memory that nobody wrote. Else every byte starts as part of a NaN.
+	Unfilled bool
 }
 
 // Device is the GPUs of this machine. It is safe for concurrent use.

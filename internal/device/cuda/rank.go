@@ -98,9 +98,11 @@ func (r *rank) allocate() (err error) {
 	if r.arena, err = r.api.MemAlloc(bytes); err != nil {
 		return fmt.Errorf("the arena of %d bytes: %w", bytes, err)
 	}
-	// All ones is a NaN in FP32 and in FP16.
-	if err := r.api.MemsetD8(r.arena, 0xff, bytes); err != nil {
-		return err
+	if !r.g.dev.opts.Unfilled {
+		// All ones is a NaN in FP32 and in FP16.
+		if err := r.api.MemsetD8(r.arena, 0xff, bytes); err != nil {
+			return err
+		}
 	}
 	n := int(workloads.NumStreams) * kernels.CounterWords * 4
 	if r.counters, err = r.api.MemAlloc(n); err != nil {

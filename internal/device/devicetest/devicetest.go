@@ -70,6 +70,7 @@ func open(t testing.TB, o cuda.Options) device.Device {
 		t.Fatal(err)
 	}
 	o.Driver = api
+	o.Unfilled = os.Getenv("TRBENCH_UNFILLED") != ""
 	if o.Tuning, err = cuda.ParseTuning(os.Getenv("TRBENCH_TUNING")); err != nil {
 		t.Fatal(err)
 	}

@@ -122,8 +122,8 @@ func TestStepHoldsTheWholeSegment(t *testing.T) {
 		if a, b := fmt.Sprint(graph.Nodes(seg)), fmt.Sprint(step.Nodes(seg)); a != b {
 			t.Errorf("%s: %s in sub-graphs, %s in one", walk.SegmentName(seg), a, b)
 		}
-		if info := step.Info(seg); info.Width > int(workloads.NumStreams) {
-			t.Errorf("%s: width %d", walk.SegmentName(seg), info.Width)
+		if info := step.Info(seg); info.WidestSection > int(workloads.NumStreams) {
+			t.Errorf("%s: width %d", walk.SegmentName(seg), info.WidestSection)
 		}
 	}
 }

@@ -147,9 +147,8 @@ type GraphInfo struct {
 	Nodes map[string]int
 	// Ops counts operators by sub-graph.
 	Ops [workloads.NumSubGraphs]int
-	// Edges is the number of dependencies, Width the largest number of nodes
-	// that no path orders (by levels), CriticalPath the nodes on the longest path.
-	Edges, Width, CriticalPath int
+	// Edges is the number of dependencies; see [Shape] for the others.
+	Edges, WidestSection, CriticalPath int
 }
 
 // Total is the number of nodes of all kinds.

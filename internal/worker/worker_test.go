@@ -756,8 +756,8 @@ func TestStepGraphShape(t *testing.T) {
 	s := open(t, spec, cpu.Options{}, Options{})
 	x := executor(t, s, key("step/inside/device"))
 	info := x.set.Info(workloads.Segment{Phase: workloads.TrainStep, Variant: workloads.FinalFull})
-	if info.Width < 2 || info.Width > int(workloads.NumStreams) {
-		t.Errorf("width %d with %d streams", info.Width, workloads.NumStreams)
+	if info.WidestSection < 2 || info.WidestSection > int(workloads.NumStreams) {
+		t.Errorf("width %d with %d streams", info.WidestSection, workloads.NumStreams)
 	}
 	if info.CriticalPath >= info.Total() || info.CriticalPath == 0 {
 		t.Errorf("critical path %d of %d nodes", info.CriticalPath, info.Total())

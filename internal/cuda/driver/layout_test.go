@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"bytes"
+	"encoding/binary"
 	"testing"
 	"unsafe"
 )
@@ -71,5 +73,43 @@ func TestNames(t *testing.T) {
 	}
 	if Version(12080).String() != "12.8" || Version(13000).String() != "13.0" {
 		t.Error(Version(12080))
+	}
+}
+
+// A driver may read an argument as what it is, so each lies at an address that
+// its C type asks for, a structure at 16, in whatever order they come.
+func TestArgumentsAreAligned(t *testing.T) {
+	structure := bytes.Repeat([]byte{0xab}, 20)
+	lists := map[string]func(*Args) *Args{
+		"structure first":           func(g *Args) *Args { return g.Struct(structure).U64(1) },
+		"structure after a word":    func(g *Args) *Args { return g.U32(1).Struct(structure) },
+		"structure after a pointer": func(g *Args) *Args { return g.Ptr(1).Struct(structure) },
+		"after a structure":         func(g *Args) *Args { return g.Struct(structure).U32(1).Struct(structure).U64(2) },
+		"structure after two":       func(g *Args) *Args { return g.U32(1).Ptr(2).Struct(structure) },
+		"words and pointers":        func(g *Args) *Args { return g.U32(1).Ptr(2).F32(3).I64(4).I32(5) },
+	}
+	for name, list := range lists {
+		g := list(&Args{})
+		mem := NewMemory()
+		defer mem.Close()
+		array, err := g.lay(mem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		laid := mem.chunks[0]
+		for i := range g.Len() {
+			at := binary.NativeEndian.Uint64(laid[array-addr(laid)+uintptr(8*i):])
+			want := g.Bytes(i)
+			align := uint64(len(want))
+			if len(want) == len(structure) {
+				align = 16
+			}
+			if at%align != 0 {
+				t.Errorf("%s: argument %d of %d bytes lies at %#x, which %d does not divide", name, i, len(want), at, align)
+			}
+			if got := laid[uintptr(at)-addr(laid):][:len(want)]; !bytes.Equal(got, want) {
+				t.Errorf("%s: argument %d is %x, want %x", name, i, got, want)
+			}
+		}
 	}
 }

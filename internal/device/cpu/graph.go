@@ -25,26 +25,19 @@ func newGraph(c *capture) *graph {
 	return g
 }
 
-// describe counts nodes, edges and levels; a node's level is one above its
-// highest dependency's.
+// describe counts nodes and edges, and says what shape they have.
 func describe(nodes []node) device.GraphInfo {
 	info := device.GraphInfo{Nodes: map[string]int{}}
-	level := make([]int, len(nodes))
-	var width []int
+	next := make([][]int, len(nodes))
 	for i, n := range nodes {
 		info.Nodes[kind(n.op.b.Op)]++
 		info.Ops[n.op.b.SubGraph]++
 		info.Edges += len(n.deps)
 		for _, d := range n.deps {
-			level[i] = max(level[i], level[d]+1)
+			next[d] = append(next[d], i)
 		}
-		for len(width) <= level[i] {
-			width = append(width, 0)
-		}
-		width[level[i]]++
-		info.Width = max(info.Width, width[level[i]])
 	}
-	info.CriticalPath = len(width)
+	info.WidestSection, info.CriticalPath = device.Shape(next)
 	return info
 }
 

@@ -36,7 +36,7 @@ func TestGraphInfo(t *testing.T) {
 		g, err := r.EndCapture(workloads.COMP2)
 		must(t, err)
 		i := g.Info()
-		if got := fmt.Sprint(i.Nodes, i.Total(), i.Edges, i.Width, i.CriticalPath); got != "map[collective:1 kernel:2 memcpy:1 memset:1] 5 5 3 3" {
+		if got := fmt.Sprint(i.Nodes, i.Total(), i.Edges, i.WidestSection, i.CriticalPath); got != "map[collective:1 kernel:2 memcpy:1 memset:1] 5 5 3 3" {
 			t.Errorf("graph is %s", got)
 		}
 		if i.Ops[workloads.DeepComm] != 1 || i.Ops[workloads.ZeroGrad] != 1 {
@@ -80,7 +80,7 @@ func TestReplayEqualsEager(t *testing.T) {
 		if last := r.LastOp(); last[workloads.COMP1] != "DEEP_FWD_BWD/tail" || last[workloads.UPDATE] != "ZERO_GRAD/side" {
 			t.Errorf("last operators %v", last)
 		}
-		if info := exec.Info(); info.Total() != 3 || info.Width != 1 || info.CriticalPath != 3 {
+		if info := exec.Info(); info.Total() != 3 || info.WidestSection != 1 || info.CriticalPath != 3 {
 			t.Errorf("exec is %+v", info)
 		}
 		must(t, exec.Close(), exec.Close())
@@ -101,7 +101,7 @@ func TestForkIsConcurrent(t *testing.T) {
 			left.Submit(0), r.Wait(workloads.UPDATE, out), right.Submit(0), r.Record(workloads.UPDATE, back), r.Wait(workloads.COMP1, back))
 		g, err := r.EndCapture(workloads.COMP1)
 		must(t, err)
-		if i := g.Info(); i.Width != 2 || i.CriticalPath != 2 || i.Edges != 2 {
+		if i := g.Info(); i.WidestSection != 2 || i.CriticalPath != 2 || i.Edges != 2 {
 			t.Errorf("fork is %+v", i)
 		}
 		exec, err := g.Instantiate()

@@ -289,7 +289,7 @@ func (a *anatomy) table(open []*tuned) {
 	for _, u := range open {
 		base := open[0]
 		a.say("T1 %-12s %-16s nodes %v edges %d width %d path %d | eager %.3f step %.3f (%.3f..%.3f) ms, x%.3f of %s | submit us med %.1f p90 %.1f max %.1f first %.1f | equal %v, arena %.1f GiB",
-			a.cell, u.name, u.info.Nodes, u.info.Edges, u.info.Width, u.info.CriticalPath, quantile(u.eagerMs, .5), quantile(u.stepMs, .5),
+			a.cell, u.name, u.info.Nodes, u.info.Edges, u.info.WidestSection, u.info.CriticalPath, quantile(u.eagerMs, .5), quantile(u.stepMs, .5),
 			quantile(u.stepMs, 0), quantile(u.stepMs, 1), quantile(u.stepMs, .5)/quantile(base.stepMs, .5), base.name,
 			quantile(u.submitUs, .5), quantile(u.submitUs, .9), quantile(u.submitUs, 1), u.submitUs[0], u.equal, float64(u.w.ArenaBytes)/(1<<30))
 	}
@@ -424,7 +424,7 @@ func (a *anatomy) launches(u *tuned) {
 				return err
 			}
 			e := x.(*exec)
-			name := fmt.Sprintf("%s (%d nodes, width %d)", v.name, g.info.Total(), g.info.Width)
+			name := fmt.Sprintf("%s (%d nodes, width %d)", v.name, g.info.Total(), g.info.WidestSection)
 			if err := upload(e); err != nil {
 				return err
 			}

@@ -107,7 +107,7 @@ func (b *boundary) run(spec workloads.Spec, tuning Tuning) {
 	}
 	info := b.step.Set().Info(worker.StepSegments(workloads.FinalFull)[0])
 	b.say("step %.3f ms (%.3f..%.3f) untraced, %d nodes %v, width %d; a record exceeds the work by %d ns (+-%d), a boundary in a chain of one-wave kernels takes %d ns (%d..%d)",
-		ms(untraced.Ns), ms(untraced.LowNs), ms(untraced.HighNs), info.Total(), info.Nodes, info.Width, excess.ByNs, excess.UncertaintyNs, chain.Ns, chain.LowNs, chain.HighNs)
+		ms(untraced.Ns), ms(untraced.LowNs), ms(untraced.HighNs), info.Total(), info.Nodes, info.WidestSection, excess.ByNs, excess.UncertaintyNs, chain.Ns, chain.LowNs, chain.HighNs)
 	for _, g := range b.trace(info.Total()) {
 		path, err := g.g.CriticalPath()
 		must(b, err)

@@ -245,7 +245,7 @@ func TestCaptureForks(t *testing.T) {
 			r.Wait(workloads.COMP1, back), r.Wait(workloads.COMP1, back2), a.Submit(0))
 		g, err := r.EndCapture(workloads.COMP1)
 		must(t, err)
-		if i := g.Info(); i.Total() != 5 || i.Nodes["kernel"] != 5 || i.Edges != 6 || i.Width != 2 || i.CriticalPath != 4 ||
+		if i := g.Info(); i.Total() != 5 || i.Nodes["kernel"] != 5 || i.Edges != 6 || i.WidestSection != 2 || i.CriticalPath != 4 ||
 			i.Ops[workloads.DeepFwdBwd] != 2 || i.Ops[workloads.ZeroGrad] != 2 || i.Ops[workloads.LARSFirstConv] != 1 {
 			t.Errorf("%+v", i)
 		}

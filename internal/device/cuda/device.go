@@ -177,7 +177,8 @@ func (g *Group) Live() map[string]int {
 	}
 }
 
-// Memory returns each rank's free and total bytes of device memory.
+// Memory returns each rank's free and total bytes of device memory; see
+// [device.Memory].
 func (g *Group) Memory() (free, total []uint64, err error) {
 	free, total = make([]uint64, len(g.ranks)), make([]uint64, len(g.ranks))
 	err = g.Each(func(r device.Rank) (err error) {

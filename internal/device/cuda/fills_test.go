@@ -41,7 +41,7 @@ func TestFillsBecomeKernels(t *testing.T) {
 					fills, copies = 2, 0
 				}
 				if i := g.Info(); i.Nodes["memset"] != fills || i.Nodes["memcpy"] != copies || i.Nodes["kernel"] != 10-fills-copies ||
-					i.Total() != 10 || i.Edges != 9 || i.Width != 1 || i.CriticalPath != 10 {
+					i.Total() != 10 || i.Edges != 9 || i.WidestSection != 1 || i.CriticalPath != 10 {
 					t.Errorf("kernels %v: %+v", kernels, i)
 				}
 				e, err := g.Instantiate()

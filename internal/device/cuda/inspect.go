@@ -14,7 +14,7 @@ import (
 )
 
 // inspect reads the captured graph back from the driver: node kinds, edges,
-// width and critical path, and every address its nodes hold. The project's own
+// widest section and critical path, and every address its nodes hold. The project's own
 // launches must be in it as they were prepared, all of them and no others.
 func (g *graph) inspect() error {
 	r := g.r
@@ -47,7 +47,7 @@ func (g *graph) inspect() error {
 		return fmt.Errorf("read the edges back: %w", err)
 	}
 	g.info.Edges = len(edges)
-	g.info.Width, g.info.CriticalPath = levels(nodes, edges)
+	g.info.WidestSection, g.info.CriticalPath = shapeOf(nodes, edges)
 	for _, o := range g.ops {
 		g.info.Ops[o.b.SubGraph]++
 	}
@@ -59,35 +59,18 @@ func (g *graph) inspect() error {
 	return nil
 }
 
-// levels is the largest number of nodes at one depth, and the greatest depth.
-func levels(nodes []driver.GraphNode, edges []driver.Edge) (width, depth int) {
-	next := map[driver.GraphNode][]driver.GraphNode{}
-	waits := map[driver.GraphNode]int{}
+// shapeOf is [device.Shape] of a graph as the driver tells it.
+func shapeOf(nodes []driver.GraphNode, edges []driver.Edge) (widest, critical int) {
+	number := make(map[driver.GraphNode]int, len(nodes))
+	for i, n := range nodes {
+		number[n] = i
+	}
+	next := make([][]int, len(nodes))
 	for _, e := range edges {
-		next[e.From] = append(next[e.From], e.To)
-		waits[e.To]++
+		from := number[e.From]
+		next[from] = append(next[from], number[e.To])
 	}
-	level := map[driver.GraphNode]int{}
-	var ready []driver.GraphNode
-	for _, n := range nodes {
-		if waits[n] == 0 {
-			ready, level[n] = append(ready, n), 1
-		}
-	}
-	count := map[int]int{}
-	for len(ready) > 0 {
-		n := ready[0]
-		ready = ready[1:]
-		count[level[n]]++
-		width, depth = max(width, count[level[n]]), max(depth, level[n])
-		for _, m := range next[n] {
-			level[m] = max(level[m], level[n]+1)
-			if waits[m]--; waits[m] == 0 {
-				ready = append(ready, m)
-			}
-		}
-	}
-	return width, depth
+	return device.Shape(next)
 }
 
 // audit compares a graph's nodes with what was prepared.

@@ -11,39 +11,6 @@ import (
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
-func TestLevels(t *testing.T) {
-	for _, c := range []struct {
-		name         string
-		nodes        int
-		edges        string // "ab" is an edge from a to b
-		width, depth int
-	}{
-		{"empty", 0, "", 0, 0},
-		{"one", 1, "", 1, 1},
-		{"apart", 3, "", 3, 1},
-		{"chain", 4, "ab bc cd", 1, 4},
-		{"fork", 4, "ab ac ad", 3, 2},
-		{"diamond", 4, "ab ac bd cd", 2, 3},
-		{"long and short way", 5, "ab bc ce ad de", 2, 4},
-		{"shortcut", 3, "ab bc ac", 1, 3},
-		{"edges in any order", 4, "cd ab bc", 1, 4},
-		{"two chains", 6, "ab bc de ef", 2, 3},
-		{"ladder", 6, "ab cd ef ad cf", 3, 2},
-	} {
-		var nodes []driver.GraphNode
-		for i := range c.nodes {
-			nodes = append(nodes, driver.GraphNode(i+1))
-		}
-		var edges []driver.Edge
-		for _, e := range strings.Fields(c.edges) {
-			edges = append(edges, driver.Edge{From: driver.GraphNode(e[0] - 'a' + 1), To: driver.GraphNode(e[1] - 'a' + 1)})
-		}
-		if w, d := levels(nodes, edges); w != c.width || d != c.depth {
-			t.Errorf("%s: width %d, depth %d, want %d, %d", c.name, w, d, c.width, c.depth)
-		}
-	}
-}
-
 // What the driver says of a graph made by hand is what is counted.
 func TestInspectsGraphsMadeByHand(t *testing.T) {
 	x := newRig(t, nil).open()
@@ -79,7 +46,7 @@ func TestInspectsGraphsMadeByHand(t *testing.T) {
 		x.r.graphs[g] = true
 		x.g.live.graphs.Add(1)
 		must(t, g.inspect())
-		if i := g.Info(); i.Nodes["kernel"] != 6 || i.Total() != 6 || i.Edges != 7 || i.Width != 3 || i.CriticalPath != 4 || i.Ops[workloads.DeepFwdBwd] != 6 {
+		if i := g.Info(); i.Nodes["kernel"] != 6 || i.Total() != 6 || i.Edges != 7 || i.WidestSection != 3 || i.CriticalPath != 4 || i.Ops[workloads.DeepFwdBwd] != 6 {
 			t.Errorf("%+v", i)
 		}
 		// One launch more or fewer than was submitted is found.

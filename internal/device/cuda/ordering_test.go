@@ -97,13 +97,13 @@ func TestTunedTrainsAsTheCPU(t *testing.T) {
 			e, err := s.Executor(key("step/inside/device"))
 			must(t, err)
 			info := e.Set().Info(worker.StepSegments(workloads.FinalFull)[0])
-			if info.Width < c.width[0] || info.Width > c.width[1] {
-				t.Errorf("width %d, want %v", info.Width, c.width)
+			if info.WidestSection < c.width[0] || info.WidestSection > c.width[1] {
+				t.Errorf("width %d, want %v", info.WidestSection, c.width)
 			}
 			if c.o.Edges == EdgesSerial && (info.Edges != info.Total()-1 || info.CriticalPath != info.Total()) {
 				t.Errorf("%d edges, critical path %d of %d nodes in series", info.Edges, info.CriticalPath, info.Total())
 			}
-			t.Logf("%d nodes, %d edges, width %d, critical path %d", info.Total(), info.Edges, info.Width, info.CriticalPath)
+			t.Logf("%d nodes, %d edges, width %d, critical path %d", info.Total(), info.Edges, info.WidestSection, info.CriticalPath)
 		})
 	}
 }

@@ -40,111 +40,71 @@ type Tracing struct {
 const (
 	leadSteps  = 4
 	tailSteps  = 1
-	warmTraced = 1 // steps before the block beside
+	warmTraced = 1 // steps before a block beside
 )
 
-// trace records every configuration, the last one first. It is the last act of
-// a process, since a profiler that was used may leave costs behind: launches of
-// graphs stay slower, so captured configurations, which come last in a plan, go
-// before eager ones. What goes wrong in it does not take away what was timed: it
-// is the trace's failure.
+// trace records every configuration. It is the last act of a process, since a
+// profiler that was used leaves costs behind: launch-bound eager steps of an
+// H200 then took half as long again with nothing recorded. So all blocks that
+// recordings are compared with come before the profiler is loaded. What goes
+// wrong here does not take away what was timed: it is the trace's failure.
 func (m *measurement) trace() error {
 	if m.plan.Tracing.Steps == 0 {
 		return nil
 	}
 	m.plan.Phases.Begin(results.PhaseTrace)
-	p := tracePass{measurement: m}
-	for i := len(m.keys) - 1; i >= 0; i-- {
-		m.phase("trace " + m.keys[i].String())
-		shown := m.show("trace", i, 0)
-		t := &results.Trace{Steps: m.plan.Tracing.Steps}
-		err := p.one(i, t)
-		shown.end()
-		if gone := m.ctx.Err(); gone != nil {
-			return gone
+	p := tracePass{measurement: m, beside: make([]float64, len(m.keys))}
+	for i := range m.keys {
+		m.out.Configurations[i].Trace = &results.Trace{Steps: m.plan.Tracing.Steps}
+	}
+	for _, act := range []struct {
+		name string
+		do   func(i int, x Tracer) error
+	}{{"time beside trace ", p.timeBeside}, {"trace ", p.record}} {
+		for i, k := range m.keys {
+			t := m.out.Configurations[i].Trace
+			if t.Failed != "" {
+				continue
+			}
+			m.phase(act.name + k.String())
+			shown := m.show("trace", i, 0)
+			err := errors.New("the device records nothing")
+			if x, ok := m.executors[i].(Tracer); ok {
+				err = act.do(i, x)
+			}
+			shown.end()
+			if gone := m.ctx.Err(); gone != nil {
+				return gone
+			}
+			if err != nil {
+				t.Failed = strings.ReplaceAll(err.Error(), "\n", "; ")
+			}
 		}
-		if err != nil {
-			t.Failed = strings.ReplaceAll(err.Error(), "\n", "; ")
-		}
-		m.out.Configurations[i].Trace = t
 	}
 	return nil
 }
 
-// tracePass records one configuration after the other.
+// tracePass is what the traced pass knows of all configurations.
 type tracePass struct {
 	*measurement
+	beside      []float64 // ns a step of the block beside, by configuration
 	calibrated  bool
 	calibration *results.TraceCalibration // nil: recording lengthens nothing
-	broken      error                     // calibrating failed, and so does all that follows
+	broken      error                     // why calibrating failed, and so what follows
 }
 
-// calibrate does so once, in front of the first recording and behind the block
-// beside it, so that nothing loaded the profiler before that block. It reports
-// whether it did: then the device has done other work meanwhile.
-func (p *tracePass) calibrate(tracer Tracer) (did bool, err error) {
-	if !p.calibrated {
-		p.calibrated, did = true, true
-		p.calibration, p.broken = tracer.CalibrateTrace()
-	}
-	return did, p.broken
-}
-
-// one records a configuration.
-func (p *tracePass) one(i int, t *results.Trace) error {
-	x := p.executors[i]
-	tracer, ok := x.(Tracer)
-	if !ok {
-		return errors.New("the device records nothing")
-	}
-	if p.broken != nil {
-		return p.broken
-	}
-	defer quietGC()()
-	beside, err := p.unrecorded(x)
-	if err != nil {
-		return err
-	}
-	switch did, err := p.calibrate(tracer); {
-	case err != nil:
-		return err
-	case did: // as warm as the block left it
-		if _, err := p.unrecorded(x); err != nil {
-			return err
-		}
-	}
-	recorded, err := tracer.Record(leadSteps + t.Steps + tailSteps)
-	if err != nil {
-		return err
-	}
-	nameLead(recorded)
-	index := timeline.NewIndex(recorded)
-	if save := p.plan.Tracing.Save; save != nil {
-		file, err := save(p.keys[i], index)
-		if err != nil {
-			return err // there is no such file
-		}
-		t.File = file
-	}
-	c := p.out.Configurations[i]
-	a := traceAnalysis{x: index, key: p.keys[i], lead: leadSteps, counts: c.Counts, calibration: p.calibration, process: p.plan.Process,
-		untracedNs: beside, trace: t, values: map[string][]results.Sample{}}
-	if submit := c.Metric(results.SubmitTimeNs); submit != nil {
-		a.submitNs = results.Median(valuesOf(submit.Samples))
-	}
-	a.run()
-	return nil
+func (p *tracePass) timeBeside(i int, _ Tracer) (err error) {
+	p.beside[i], err = p.unrecorded(p.executors[i])
+	return err
 }
 
 // unrecorded times a block of steps that nothing records, from a restored
-// session, and returns its time a step. Recorded steps come right behind it, so
-// that what recording does is told from steps that found the device in the same
-// state: the timed blocks are long past, and an H200 was up to 4 % slower in
-// them, or 1 % faster, where FP32 arithmetic takes all the power it may.
+// session, and returns its time a step, in ns of the host's clock.
 func (p *tracePass) unrecorded(x Executor) (ns float64, err error) {
 	if err := p.start(x); err != nil {
 		return 0, err
 	}
+	defer quietGC()()
 	if err := x.Submit(warmTraced); err != nil {
 		return 0, err
 	}
@@ -161,6 +121,45 @@ func (p *tracePass) unrecorded(x Executor) (ns float64, err error) {
 		}
 	}
 	return ns, nil
+}
+
+// record records a configuration, behind a block that brings the device to where
+// the block beside had it: warm, and at the clocks that its power allows. A few
+// steps after a rest are not: an H200 was 4 % faster in them.
+func (p *tracePass) record(i int, x Tracer) error {
+	if !p.calibrated {
+		p.calibrated = true
+		p.calibration, p.broken = x.CalibrateTrace()
+	}
+	if p.broken != nil {
+		return p.broken
+	}
+	if _, err := p.unrecorded(p.executors[i]); err != nil {
+		return err
+	}
+	defer quietGC()()
+	c := &p.out.Configurations[i]
+	t := c.Trace
+	recorded, err := x.Record(leadSteps + t.Steps + tailSteps)
+	if err != nil {
+		return err
+	}
+	nameLead(recorded)
+	index := timeline.NewIndex(recorded)
+	if save := p.plan.Tracing.Save; save != nil {
+		file, err := save(p.keys[i], index)
+		if err != nil {
+			return err // there is no such file
+		}
+		t.File = file
+	}
+	a := traceAnalysis{x: index, key: p.keys[i], lead: leadSteps, counts: c.Counts, calibration: p.calibration, process: p.plan.Process,
+		untracedNs: p.beside[i], trace: t, values: map[string][]results.Sample{}}
+	if submit := c.Metric(results.SubmitTimeNs); submit != nil {
+		a.submitNs = results.Median(valuesOf(submit.Samples))
+	}
+	a.run()
+	return nil
 }
 
 // nameLead names the steps whose figures do not count, for whoever reads the

@@ -137,8 +137,8 @@ const (
 	TraceGaps         = "gaps"
 	ShortKernelCount  = "short_kernels" // kernels that took the device less time than their launch the host; launched alone
 	OverheadNs        = "overhead_ns"   // the profiler at work on itself, by its own account
-	// UntracedStepNs is a step of the block beside the recorded ones, which
-	// nothing recorded; records before 1.4 lack it, and compare with the median of
+	// UntracedStepNs is a step of the block beside the recorded ones, before the
+	// profiler was loaded; records before 1.4 lack it, and compare with the median of
 	// the timed blocks instead.
 	UntracedStepNs  = "untraced_step_ns"
 	Inflation       = "inflation" // traced step time over untraced

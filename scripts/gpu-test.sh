@@ -174,13 +174,16 @@ own() {
 # reports reads a tool's log and prints one line a report: whose it is, and its
 # text. own: the code is one of our kernels; library: of any other kernel;
 # call: no kernel's, and no library's function is on the stack; library-call;
-# tool: about the tool itself.
+# asked: a call of ours whose error is an answer; tool: about the tool itself.
 reports() {
 	own | awk '
 	NR == FNR { ours[$1] = 1; next }
+	# How the end of a list of parameters is found, and that a word of a parameter
+	# is no address: the calls say so by these codes alone.
+	function asked(t) { return t ~ /CUDA_ERROR_INVALID_VALUE.*cuFuncGetParamInfo/ || t ~ /CUDA_ERROR_NOT_FOUND.*cuMemGetAddressRange/ }
 	function flush(  who) {
 		if (title != "") {
-			who = code != "" ? (mine ? "own" : "library") : title ~ /^(Warning|Internal|Error:)/ ? "tool" : lib ? "library-call" : "call"
+			who = code != "" ? (mine ? "own" : "library") : title ~ /^(Warning|Internal|Error:)/ ? "tool" : lib ? "library-call" : asked(title) ? "asked" : "call"
 			print who "\t" title (code != "" ? " | " code : "")
 		}
 		title = code = ""; mine = lib = 0
@@ -260,7 +263,7 @@ sanitize() {
 			left=$((limit - SECONDS))
 			[ "$left" -ge 20 ] || break
 			TRBENCH_TEST_GPU=1 TRBENCH_PLANTED=$tool under "$log" $((left < 60 ? left : 60)) "$tool" internal/cuda/driver driver.test '^TestPlanted$' "${filters[@]}" || rc=$?
-			if grep '^=========' "$log" | grep -q "planted_$tool"; then
+			if grep -q "^=========.*planted_$tool" "$log"; then
 				sees=yes
 			elif [ ${#filters[@]} -gt 0 ]; then
 				filters=() # it hides our kernels as well
@@ -272,7 +275,7 @@ sanitize() {
 			left=$((limit - SECONDS))
 			filter=all
 			if [ "$left" -lt 20 ]; then
-				printf '%s\t%s\t\t\t\t\t\t\t\tNOT RUN: the time is up\n' "$tool" "$set" >>"$table"
+				printf '%s\t%s\t\t\t\t\t\t\t\t\tNOT RUN: the time is up\n' "$tool" "$set" >>"$table"
 				unknown=1
 				continue
 			fi
@@ -315,8 +318,8 @@ sanitize() {
 				bad=1
 			fi
 			count() { grep -c "^$1	" "$out/.reports"; }
-			printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\n' "$tool" "$set" "$filter" "$took" \
-				"$(count own)" "$(count library)" "$(count call)" "$(count library-call)" "${total:--}" "$note" >>"$table"
+			printf '%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n' "$tool" "$set" "$filter" "$took" \
+				"$(count own)" "$(count library)" "$(count call)" "$(count asked)" "$(count library-call)" "${total:--}" "$note" >>"$table"
 		done
 	done
 	{
@@ -326,9 +329,9 @@ sanitize() {
 		listed "reports in our kernels and calls" "$ours"
 		echo
 		{
-			printf 'tool\tkernels\tchecked\tseconds\tour kernels\tlibrary kernels\tour calls\tlibrary calls\tby the tool\tnote\n'
+			printf 'tool\tkernels\tchecked\tseconds\tour kernels\tlibrary kernels\tour calls\tasked by error\tlibrary calls\tby the tool\tnote\n'
 			cat "$table"
-		} | awk -F'\t' '{ printf "%-9s  %-7s  %-7s  %7s  %11s  %15s  %9s  %13s  %11s  %s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 }' | sed 's/ *$//'
+		} | awk -F'\t' '{ printf "%-9s  %-7s  %-7s  %7s  %11s  %15s  %9s  %14s  %13s  %11s  %s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 }' | sed 's/ *$//'
 	} >"$summary"
 	rm -f "$table" "$theirs" "$ours" "$out/.reports"
 	cat "$summary"

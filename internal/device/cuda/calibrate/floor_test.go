@@ -181,6 +181,29 @@ func (s *stand) drained(l *driver.Launch, stream driver.Stream) side {
 	}
 }
 
+// fed launches once behind each filling of memory, which is not timed, as
+// floor_graph_fed does.
+func (s *stand) fed(l *driver.Launch, stream driver.Stream, fill side) side {
+	return func(bursts, _ int) (float64, error) {
+		spent := int64(0)
+		for range bursts {
+			if _, err := fill(0, 0); err != nil {
+				return 0, err
+			}
+			begin := s.nowNs()
+			code := s.api.Submit(l)
+			spent += s.nowNs() - begin
+			if code != driver.Success {
+				return 0, s.api.LaunchError(l, code)
+			}
+			if err := s.api.StreamSynchronize(stream); err != nil {
+				return 0, err
+			}
+		}
+		return float64(spent), nil
+	}
+}
+
 // c is a loop of the library, with its first arguments.
 func c(lib *dl.Library, name string, args ...uintptr) side {
 	f, err := lib.Lookup(name)
@@ -221,7 +244,8 @@ func TestGPUFloor(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	contests, err := s.contests(lib)
+	fill := func(to, bytes uintptr) side { return c(lib, "floor_fill", to, bytes) }
+	contests, err := s.contests(lib, fill)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +269,9 @@ func TestGPUFloor(t *testing.T) {
 // contests are a kernel without parameters, one with, and graphs of three
 // sizes, in bursts that are drained. To show what a full queue hides, one size is
 // launched in blocks without a drain; to show what a wait leaves cold, each launch
-// is drained, of short kernels (a wait of some 0.4 ms) and of long ones (9 ms).
-func (s *stand) contests(lib *dl.Library) ([]contest, error) {
+// is drained, of short kernels (a wait of some 0.4 ms) and of long ones (9 ms), and
+// behind the writing of a batch, which fill does for both.
+func (s *stand) contests(lib *dl.Library, fill func(to, bytes uintptr) side) ([]contest, error) {
 	stream := s.streams[0]
 	empty, err := s.api.ModuleGetFunction(s.mod, kernels.Empty)
 	if err != nil {
@@ -306,8 +331,27 @@ func (s *stand) contests(lib *dl.Library) ([]contest, error) {
 		}
 		list = append(list, contest{fmt.Sprintf(g.of, g.nodes), g.bursts, g.burst, g.pairs, s.drained(launch, stream), c(lib, "floor_graph", uintptr(exec), uintptr(stream))})
 	}
+	// What feeding a batch leaves cold: that of ResNet-50 at 64 and at 256.
+	exec := s.execs[len(s.execs)-2] // of long nodes
+	launch, err := s.api.PrepareGraphLaunch(exec, stream)
+	if err != nil {
+		return nil, err
+	}
+	buffer, err := s.mem.Alloc(largestBatch)
+	if err != nil {
+		return nil, err
+	}
+	to := uintptr(unsafe.Pointer(&buffer[0]))
+	for _, bytes := range []uintptr{largestBatch / 4, largestBatch} {
+		list = append(list, contest{fmt.Sprintf("graph of 300 long nodes, %d MiB fed", bytes>>20), 10, 1, 24,
+			s.fed(launch, stream, fill(to, bytes)),
+			c(lib, "floor_graph_fed", uintptr(exec), uintptr(stream), to, bytes)})
+	}
 	return list, nil
 }
+
+// largestBatch is the bytes of 256 images as ResNet-50 takes them.
+const largestBatch = 256 * 3 * 224 * 224
 
 // TestContests runs every contest on the fake driver, Go against Go.
 func TestContests(t *testing.T) {
@@ -327,7 +371,8 @@ func TestContests(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	list, err := s.contests(lib)
+	fill := func(uintptr, uintptr) side { return func(int, int) (float64, error) { return 1, nil } }
+	list, err := s.contests(lib, fill)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -445,6 +445,11 @@ var preparation = map[string]string{
 func (m *measurement) describe(i int) {
 	x, c := m.executors[i], &m.out.Configurations[i]
 	c.Prepare, c.Captures, c.Counts = x.Costs(), x.Captures(), x.Counts()
+	for _, p := range c.Prepare {
+		for j := range p.Memory {
+			p.Memory[j].Process = m.plan.Process
+		}
+	}
 	c.Machine = spreads(m.readings[i])
 	sums := map[string]float64{}
 	for _, p := range c.Prepare {

@@ -63,12 +63,14 @@ func (x *fakeExecutor) Submit(n int) error {
 	}
 	return nil
 }
-func (x *fakeExecutor) Wait() error                { return nil }
-func (x *fakeExecutor) Rehearse(n int) error       { return x.Submit(n) }
-func (x *fakeExecutor) State() (State, error)      { return fakeState(x.s.value), nil }
-func (x *fakeExecutor) Clocks() []Clocks           { return []Clocks{{1, 2, 3, 8, 2}, {4, 5, 6, 17, 2}} }
-func (x *fakeExecutor) Counts() results.Counts     { return results.Counts{Kernels: results.Count(7)} }
-func (x *fakeExecutor) Costs() []results.Phase     { return []results.Phase{{Phase: "capture", Ns: 9}} }
+func (x *fakeExecutor) Wait() error            { return nil }
+func (x *fakeExecutor) Rehearse(n int) error   { return x.Submit(n) }
+func (x *fakeExecutor) State() (State, error)  { return fakeState(x.s.value), nil }
+func (x *fakeExecutor) Clocks() []Clocks       { return []Clocks{{1, 2, 3, 8, 2}, {4, 5, 6, 17, 2}} }
+func (x *fakeExecutor) Counts() results.Counts { return results.Counts{Kernels: results.Count(7)} }
+func (x *fakeExecutor) Costs() []results.Phase {
+	return []results.Phase{{Phase: "capture", Ns: 9, Memory: []results.PhaseMemory{{BeforeBytes: 5, AfterBytes: 6}}}}
+}
 func (x *fakeExecutor) Captures() results.Captures { return results.Captures{Captures: 1} }
 
 func (s fakeState) Tensors() int { return 1 }
@@ -143,7 +145,7 @@ func TestCheckAlone(t *testing.T) {
 
 func TestMeasurePhasesInOrder(t *testing.T) {
 	s := &fakeSession{}
-	p := Schedule{Steps: 5, Blocks: 2, Warmup: new(3), Single: 2, Order: 1, Images: 8}
+	p := Schedule{Steps: 5, Blocks: 2, Warmup: new(3), Single: 2, Order: 1, Images: 8, Process: 4}
 	got, err := Measure(context.Background(), s, modes("eager", "graph"), p, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +175,9 @@ func TestMeasurePhasesInOrder(t *testing.T) {
 		}
 		if m := c.Metric(results.OuterTimeNs); m.Samples[0].Value != 6 || m.Samples[1].Value != 15 {
 			t.Errorf("outer time: %+v", m.Samples[:2])
+		}
+		if m := c.Prepare[0].Memory; len(m) != 1 || m[0] != (results.PhaseMemory{Process: 4, BeforeBytes: 5, AfterBytes: 6}) {
+			t.Errorf("%s: memory %+v", c.Key, m)
 		}
 		if c.Prepare[0].Ns != 9 || *c.Counts.Kernels != 7 || c.Captures.Captures != 1 {
 			t.Errorf("%+v", c)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -348,10 +349,15 @@ func TestBudgetByHand(t *testing.T) {
 func TestMergeByHand(t *testing.T) {
 	k := configurationKey("graph", "event")
 	var c results.Cell
+	graphs := []results.CapturedGraph{{Name: "OPTIMIZER", Nodes: map[string]int64{"kernel": 3}}}
 	for i, ns := range []int64{50, 10, 20} {
 		n := int64(i + 1)
+		counts := results.Counts{Graphs: graphs}
+		if i == 0 {
+			counts.Graphs = nil // a record before 1.4 that is gone on with
+		}
 		Merge(&c, &results.Cell{Configurations: []results.Configuration{{Key: k, Captures: results.Captures{Captures: n, Replays: 10 * n, Recaptures: 100 * n},
-			Prepare: []results.Phase{{Phase: "capture", Ns: ns}}}}}, results.Process{Index: i})
+			Counts: counts, Prepare: []results.Phase{{Phase: "capture", Ns: ns, Memory: []results.PhaseMemory{{Process: i, AfterBytes: n}}}}}}}, results.Process{Index: i})
 	}
 	x := c.Configurations[0]
 	if x.Captures != (results.Captures{Captures: 6, Replays: 60, Recaptures: 600}) {
@@ -359,6 +365,11 @@ func TestMergeByHand(t *testing.T) {
 	}
 	if p := x.Prepare[0]; p.Ns != 20 || !slices.Equal(p.Processes, []int64{50, 10, 20}) {
 		t.Errorf("%+v", p)
+	} else if !slices.Equal(p.Memory, []results.PhaseMemory{{AfterBytes: 1}, {Process: 1, AfterBytes: 2}, {Process: 2, AfterBytes: 3}}) {
+		t.Errorf("memory %+v", p.Memory)
+	}
+	if !reflect.DeepEqual(x.Counts.Graphs, graphs) || len(c.Warnings) > 0 {
+		t.Errorf("graphs %+v, warnings %+v", x.Counts.Graphs, c.Warnings)
 	}
 }
 

@@ -66,6 +66,9 @@ func mergeConfiguration(c *results.Cell, from *results.Configuration) {
 	to.Captures.Captures += from.Captures.Captures
 	to.Captures.Replays += from.Captures.Replays
 	to.Captures.Recaptures += from.Captures.Recaptures
+	if len(to.Counts.Graphs) == 0 { // those of a record before 1.4
+		to.Counts.Graphs = from.Counts.Graphs
+	}
 	if !reflect.DeepEqual(to.Counts, from.Counts) {
 		warn(c, results.Warning{Code: "counts_differ", Text: label(to.Key) +
 			": the processes count different launches or kernels for the same step; the record keeps the first count"})
@@ -97,6 +100,7 @@ func mergePhase(to *results.Configuration, p results.Phase) {
 	for i := range to.Prepare {
 		if have := &to.Prepare[i]; have.Phase == p.Phase {
 			have.Processes = append(have.Processes, p.Ns)
+			have.Memory = append(have.Memory, p.Memory...)
 			return
 		}
 	}

@@ -28,10 +28,31 @@ const (
 type Phase struct {
 	Name string
 	Time time.Duration // host, monotonic
+	// Memory in use around it; nil where the device does not say.
+	Memory *PhaseMemory
 	// Count is the number of things handled: duplicates removed, operators
 	// warmed, sub-graphs found, graphs captured, instantiated, uploaded,
 	// launched.
 	Count int
+}
+
+// PhaseMemory is how many bytes of rank 0's device were in use right before and
+// right after a phase; see [device.InUse].
+type PhaseMemory struct{ Before, After int64 }
+
+// Around runs f and says what memory was in use around it; nil where the device
+// does not say, or f failed, after which a device may say nothing any more. Asking
+// takes no part in what f takes. It runs where [device.InUse] may.
+func Around(g device.Group, f func() error) (*PhaseMemory, error) {
+	before, known := device.InUse(g)
+	if err := f(); err != nil || !known {
+		return nil, err
+	}
+	after, known := device.InUse(g)
+	if !known {
+		return nil, nil
+	}
+	return &PhaseMemory{before, after}, nil
 }
 
 // Config says what to capture and how.
@@ -140,11 +161,17 @@ func Prepare(g device.Group, w *workloads.Workload, tables []*walk.Table, cfg Co
 }
 
 func (s *Set) phase(name string, run func() (int, error)) error {
-	shown := s.tables[0].Tool().Start(name, nvtx.Capture.Look())
-	begin := time.Now()
-	n, err := run()
-	shown.End()
-	s.phases = append(s.phases, Phase{name, time.Since(begin), n})
+	p := Phase{Name: name}
+	var err error
+	p.Memory, err = Around(s.group, func() (err error) {
+		shown := s.tables[0].Tool().Start(name, nvtx.Capture.Look())
+		begin := time.Now()
+		p.Count, err = run()
+		shown.End()
+		p.Time = time.Since(begin)
+		return err
+	})
+	s.phases = append(s.phases, p)
 	return err
 }
 
@@ -348,24 +375,49 @@ func (s *Set) Info(seg workloads.Segment) device.GraphInfo {
 	return device.GraphInfo{}
 }
 
-// Nodes sums the graph nodes by kind that one run of the segment replays on a
-// rank.
-func (s *Set) Nodes(seg workloads.Segment) map[string]int {
-	sum := map[string]int{}
+// Described is a captured graph and what messages call it.
+type Described struct {
+	Name string
+	Info device.GraphInfo
+}
+
+// Graphs describes the graphs that one run of the segment launches on a rank, in
+// that order.
+func (s *Set) Graphs(seg workloads.Segment) []Described {
+	var out []Described
+	for _, unit := range s.launched(seg) {
+		out = append(out, Described{s.layout.units[unit].name, s.execs[0][unit].Info()})
+	}
+	return out
+}
+
+// launched are the units that one run of the segment launches, in that order.
+func (s *Set) launched(seg workloads.Segment) []int {
+	var units []int
 	add := func(unit int) {
 		if unit > 0 {
-			for kind, n := range s.execs[0][unit-1].Info().Nodes {
-				sum[kind] += n
-			}
+			units = append(units, unit-1)
 		}
 	}
 	if s.layout.mode == Step {
 		add(*s.layout.segments.At(seg))
-		return sum
+		return units
 	}
 	for _, a := range s.w.Schedule(seg) {
 		if a.Kind == workloads.ActRun {
 			add(s.layout.slots[walk.Cell(a.SubGraph, seg.Variant)])
+		}
+	}
+	return units
+}
+
+// Nodes sums the graph nodes by kind that one run of the segment replays on a
+// rank.
+func (s *Set) Nodes(seg workloads.Segment) map[string]int {
+	sum := map[string]int{}
+	for _, g := range s.Graphs(seg) {
+		for kind, n := range g.Info.Nodes {
+			sum[kind] += n
 		}
 	}
 	return sum

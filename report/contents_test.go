@@ -310,3 +310,83 @@ func TestPhases(t *testing.T) {
 		t.Errorf("of nothing: %v, %v, %q", empty, err, b.String())
 	}
 }
+
+// What phases took and what memory was in use around them is a line a phase of
+// what was captured; of several processes it is the one with the median
+// difference.
+func TestPreparation(t *testing.T) {
+	r := record("cuda", 1)
+	cell := &r.Cells[0]
+	cell.Configurations = []results.Configuration{
+		{Key: results.ConfigurationKey{Mode: "eager", Sync: "event", Control: "device"}, Prepare: []results.Phase{{Phase: "prepare_operators", Ns: 5}}},
+		{Key: results.ConfigurationKey{Mode: "step", Sync: "inside", Control: "device"}, Prepare: []results.Phase{
+			{Phase: "warm_up", Ns: 4000, Processes: []int64{4000, 9000, 1000}, Memory: []results.PhaseMemory{
+				{Process: 0, BeforeBytes: 1 << 30, AfterBytes: 1<<30 + 9<<20}, {Process: 1, BeforeBytes: 2 << 30, AfterBytes: 2<<30 + 4<<20}, {Process: 2, BeforeBytes: 3 << 30, AfterBytes: 3 << 30}}},
+			{Phase: "upload", Ns: 77, Memory: []results.PhaseMemory{{BeforeBytes: 3 << 20, AfterBytes: 1 << 20}}},
+			{Phase: "capture", Ns: 88},
+		}},
+	}
+	asked := []string{"preparation"}
+	lines := func() []string {
+		t.Helper()
+		var b strings.Builder
+		if empty, err := Selected(&b, FormatTable, []Named{{Name: "r.json", Record: r}}, asked); err != nil || len(empty) > 0 {
+			t.Fatal(empty, err)
+		}
+		var out []string
+		for line := range strings.Lines(b.String()) {
+			out = append(out, strings.Join(strings.Fields(line), " "))
+		}
+		return out
+	}
+	got := lines()
+	for i, want := range map[int]string{
+		1: "workload batch gpus mode sync control phase took processes in use before after more",
+		3: "resnet20-cifar 1 1 step inside device warm up 4.00 us 3 2.00 GiB 2.00 GiB 4.00 MiB",
+		4: "resnet20-cifar 1 1 step inside device upload 77.0 ns 1 3.00 MiB 1.00 MiB -2.00 MiB",
+		5: "resnet20-cifar 1 1 step inside device capture 88.0 ns 1 - - -",
+	} {
+		if got[i] != want {
+			t.Errorf("line %d is %q, want %q", i, got[i], want)
+		}
+	}
+	if !slices.Contains(got, MemoryLine) {
+		t.Errorf("nothing explains the memory: %q", got)
+	}
+	for i := range cell.Configurations[1].Prepare {
+		cell.Configurations[1].Prepare[i].Memory = nil
+	}
+	got = lines()
+	if got[3] != "resnet20-cifar 1 1 step inside device warm up 4.00 us 3" || slices.Contains(got, MemoryLine) {
+		t.Errorf("without memory: %q", got)
+	}
+}
+
+func TestGraphs(t *testing.T) {
+	r := record("cuda", 1)
+	cell := &r.Cells[0]
+	cell.Configurations = []results.Configuration{
+		{Key: results.ConfigurationKey{Mode: "eager", Sync: "event", Control: "device"}, Counts: results.Counts{GraphNodes: map[string]int64{"kernel": 5}}},
+		{Key: results.ConfigurationKey{Mode: "graph", Sync: "event", Control: "device"}, Counts: results.Counts{Graphs: []results.CapturedGraph{
+			{Name: "a", Nodes: map[string]int64{"kernel": 5}, Edges: 6, WidestSection: 3, CriticalPath: 2},
+			{Name: "b", Nodes: map[string]int64{"kernel": 4, "memcpy": 1}, Edges: 4, WidestSection: 1, CriticalPath: 5}}}},
+	}
+	var b strings.Builder
+	asked := []string{"graphs"}
+	if empty, err := Selected(&b, FormatTable, []Named{{Name: "r.json", Record: r}}, asked); err != nil || len(empty) > 0 {
+		t.Fatal(empty, err)
+	}
+	var rows []string
+	for line := range strings.Lines(b.String()) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	if rows[1] != "workload batch gpus mode sync control graphs nodes kernel memcpy edges widest section critical path" ||
+		rows[3] != "resnet20-cifar 1 1 graph event device 2 10 9 1 10 3 5" || !strings.HasPrefix(rows[4], "Of one rank and step") {
+		t.Errorf("%q", rows)
+	}
+	b.Reset()
+	cell.Configurations = cell.Configurations[:1]
+	if empty, err := Selected(&b, FormatTable, []Named{{Name: "r.json", Record: r}}, asked); !slices.Equal(empty, asked) || err != nil {
+		t.Errorf("of nothing: %v, %v", empty, err)
+	}
+}

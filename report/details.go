@@ -25,7 +25,7 @@ func (s sources) details() []Section {
 		s.readings("Calibration", "What this machine takes for known small things.", func(e results.Environment) []results.Reading { return e.Calibration }),
 		s.readings("Readings", "What changes from minute to minute, as the run found it.", func(e results.Environment) []results.Reading { return e.Readings }),
 		s.moments(), s.underLoad(),
-		s.verification(), s.prepared(), s.tuning(), s.plans(), s.replication(), s.phases(), s.runs(),
+		s.verification(), s.prepared(), s.graphs(), s.preparation(), s.tuning(), s.plans(), s.replication(), s.phases(), s.runs(),
 	} {
 		if len(t.Grid.Rows) > 0 {
 			out = append(out, t)

@@ -20,6 +20,7 @@ func tables() []named {
 		{"figures", true, sources.figuresTable}, {"headline", true, sources.headlines}, {"split", true, sources.splits}, {"ratios", true, sources.ratios},
 		{"peers", true, sources.peerTable}, {"idle", true, sources.idleShares}, {"trace", true, sources.times}, {"late", true, sources.lateness},
 		{"launches", true, sources.launchCosts}, {"bound", false, sources.bounds}, {"phases", false, sources.phases},
+		{"preparation", false, sources.preparation}, {"graphs", false, sources.graphs},
 	}
 }
 

@@ -189,6 +189,12 @@ func (x *Configuration) check() error {
 				return err
 			}
 		}
+		for _, m := range p.Memory {
+			if err := checkCounts(count{"the process of the memory of phase " + p.Phase, int64(m.Process), MaxProcesses - 1},
+				count{"the memory before phase " + p.Phase, m.BeforeBytes, noLimit}, count{"the memory after phase " + p.Phase, m.AfterBytes, noLimit}); err != nil {
+				return err
+			}
+		}
 	}
 	for _, w := range x.Warmup {
 		if err := checkCounts(count{"the process of a warm-up", int64(w.Process), MaxProcesses - 1},
@@ -233,6 +239,14 @@ func (c Counts) known() []count {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(c.GraphNodes)) {
 		out = append(out, count{"graph_nodes." + kind, c.GraphNodes[kind], noLimit})
+	}
+	for i, g := range c.Graphs {
+		of := func(what string) string { return fmt.Sprintf("%s of graph %d", what, i) }
+		out = append(out, count{of("edges"), int64(g.Edges), noLimit}, count{of("widest_section"), int64(g.WidestSection), noLimit},
+			count{of("critical_path"), int64(g.CriticalPath), noLimit})
+		for _, kind := range slices.Sorted(maps.Keys(g.Nodes)) {
+			out = append(out, count{of("nodes." + kind), g.Nodes[kind], noLimit})
+		}
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 const (
 	SchemaName  = "trbench.record"
 	SchemaMajor = 1
-	SchemaMinor = 3
+	SchemaMinor = 4
 )
 
 // Schema names a format and its version.
@@ -293,6 +293,18 @@ type Phase struct {
 	// order.
 	Ns        int64   `json:"ns"`
 	Processes []int64 `json:"processes,omitempty"`
+	// Memory is the device memory in use around the phase, in each process whose
+	// device says so: none on a CPU, and in records before 1.4.
+	Memory []PhaseMemory `json:"memory,omitempty"`
+}
+
+// PhaseMemory is how many bytes of the device of rank 0 were in use right before
+// and right after a phase in one process, by whoever used them: the arena, the
+// graphs, the driver, and other programs.
+type PhaseMemory struct {
+	Process     int   `json:"process"`
+	BeforeBytes int64 `json:"before_bytes"`
+	AfterBytes  int64 `json:"after_bytes"`
 }
 
 // Captures counts what a configuration made, over all ranks and all finished
@@ -316,6 +328,33 @@ type Counts struct {
 	// Kernels are the kernel nodes among them; of an eager configuration those
 	// of a captured one with the same control.
 	Kernels *int64 `json:"kernels"`
+	// Graphs are those that a step of a captured configuration launches, in that
+	// order, and graph_nodes the sum of their nodes; none of an eager
+	// configuration, and in records before 1.4.
+	Graphs []CapturedGraph `json:"graphs,omitempty"`
+}
+
+// CapturedGraph is a sealed graph of one rank, as the device tells it.
+type CapturedGraph struct {
+	// Name is that of its sub-graph, or of the step, with the variant it was
+	// captured in.
+	Name  string           `json:"name"`
+	Nodes map[string]int64 `json:"nodes"` // by kind
+	Edges int              `json:"edges"`
+	// WidestSection is the most nodes of which no path orders any two: so many may
+	// run at once.
+	WidestSection int `json:"widest_section"`
+	// CriticalPath is the number of nodes of the longest chain.
+	CriticalPath int `json:"critical_path"`
+}
+
+// Total is the number of nodes of all kinds.
+func (g CapturedGraph) Total() int64 {
+	n := int64(0)
+	for _, k := range g.Nodes {
+		n += k
+	}
+	return n
 }
 
 // Launches counts submissions of a step, on one rank.

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -261,6 +262,21 @@ func TestReleasedVersions(t *testing.T) {
 		if minor >= 3 && (r.PlanDigest == "" || r.CheckDigest() != nil) {
 			t.Errorf("%s lacks what 1.3 has: %v", file, r.CheckDigest())
 		}
+		if minor >= 4 {
+			counts := r.Cells[0].Configurations[1].Counts
+			sum := map[string]int64{}
+			for _, g := range counts.Graphs {
+				for kind, n := range g.Nodes {
+					sum[kind] += n
+				}
+				if g.Name == "" || g.CriticalPath == 0 || g.WidestSection == 0 {
+					t.Errorf("%s: graph %+v", file, g)
+				}
+			}
+			if len(sum) == 0 || !maps.Equal(sum, counts.GraphNodes) {
+				t.Errorf("%s: graphs of %v nodes together, a step of %v", file, sum, counts.GraphNodes)
+			}
+		}
 		var all, again any
 		if err := json.Unmarshal(text, &all); err != nil {
 			t.Fatal(err)
@@ -309,6 +325,7 @@ func TestSchemaSaysWhose(t *testing.T) {
 		"Verify.Bytes": "over all ranks", "Verify.Tensors": "of one rank", "Memory.ArenaBytes": "of one rank",
 		"Memory.PinnedBytes": "of one rank", "Atlas": "of one rank", "ExecutionTable.Bytes": "over all ranks",
 		"Captures": "over all ranks", "Counts": "of one rank", "Launches": "on one rank", "Launches.Host": "those of graphs included",
+		"CapturedGraph": "of one rank", "PhaseMemory": "of rank 0",
 	} {
 		if !strings.Contains(docs[name], want) {
 			t.Errorf("%s: %q does not say %q", name, docs[name], want)

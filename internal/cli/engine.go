@@ -106,6 +106,13 @@ func newEngine(gpu *gpu) Engine {
 			c, err := worker.UseTuning(dev, bench.Spec(k), tune)
 			return dev.Target(), c, err
 		},
+		Captured: func(ctx context.Context, k results.CellKey, ways []results.ConfigurationKey) ([]results.Configuration, error) {
+			dev, err := open(k, ways)
+			if err != nil {
+				return nil, err
+			}
+			return worker.Captured(ctx, dev, k, ways)
+		},
 		Verify: func(ctx context.Context, req bench.VerifyRequest) (bench.VerifyReport, error) {
 			dev, err := open(req.Cell, req.Configurations)
 			if err != nil {

@@ -78,6 +78,9 @@ type Engine struct {
 	// Tuned says what a device runs a cell's operators on, and as what, with a
 	// tuning that nothing is timed for; nil where no device has a choice.
 	Tuned func(cell results.CellKey, tune string) (workloads.Target, *results.TuningChoice, error)
+	// Captured prepares a cell in each configuration, on the device as Tuned left
+	// it, and says what that took and what graphs there are. Nothing is timed.
+	Captured func(ctx context.Context, cell results.CellKey, ways []results.ConfigurationKey) ([]results.Configuration, error)
 	// Verify runs the fixed matrix. The report is usable beside an error, so
 	// far as it got.
 	Verify func(context.Context, bench.VerifyRequest) (bench.VerifyReport, error)

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,18 +23,26 @@ type inspectOptions struct {
 	top   counts
 	dot   string
 	json  bool
+	// capture: the graphs too, for which the device is used.
+	capture bool
 }
 
 func newInspectCmd(env *Env) *cobra.Command {
 	o := &inspectOptions{env: env, cells: newCellFlags(4), top: counts{values: []int{10}, min: 1, max: 1}}
 	cmd := &cobra.Command{
 		Use:   "inspect",
-		Short: "show what a workload consists of: atlas, nodes, memory plan",
+		Short: "show what a workload consists of: atlas, nodes, memory plan, graphs",
 		Long: `inspect builds a workload without running it and shows the atlas (6 variants
 by 33 sub-graphs: captured, reused or empty), the nodes of each sub-graph by
 kind and operator, and the memory plan. On a GPU --tune changes which operators
-there are, and what must be kept for how long.`,
+there are, and what must be kept for how long.
+
+With --capture the device also captures a step in the modes graph and step.
+inspect then shows each graph's nodes by kind, its edges, its widest section
+and its critical path, and what each phase of preparing took, in time and, on
+a GPU, in memory.`,
 		Example: `  trbench inspect --workload=resnet50 --json
+  trbench inspect --workload=golden-tiny --capture
   trbench inspect --dot | dot -Tsvg > schedule.svg
   trbench inspect --dot=OPTIMIZER`,
 		Args: noArgs,
@@ -44,13 +54,14 @@ there are, and what must be kept for how long.`,
 	f.Var(&o.top, "top", "how many of the largest tensors to list")
 	f.StringVar(&o.dot, "dot", "", "print Graphviz: the schedule of a training step, or the nodes of a SUB_GRAPH")
 	f.Lookup("dot").NoOptDefVal = dotSchedule
+	f.BoolVar(&o.capture, "capture", false, "capture a step on the device, and show its graphs and what preparing them took")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w, cell, tuning, err := o.validate()
 		if err != nil {
 			return err
 		}
-		return o.run(w, cell, tuning)
+		return o.run(cmd.Context(), w, cell, tuning)
 	}
 	return cmd
 }
@@ -61,6 +72,9 @@ func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, *resu
 	none := results.CellKey{}
 	if o.dot != "" && o.json {
 		return nil, none, nil, &bench.InputError{Name: "--dot", Reason: "prints Graphviz, so it cannot be used with --json"}
+	}
+	if o.dot != "" && o.capture {
+		return nil, none, nil, &bench.InputError{Name: "--dot", Reason: "shows what is submitted, so it cannot be used with --capture"}
 	}
 	for name, n := range map[string]int{
 		"--workload": len(o.cells.workload.values), "--batch": len(o.cells.batch.values), "--gpus": len(o.cells.gpus.values),
@@ -82,6 +96,11 @@ func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, *resu
 	if err := plan.Validate(bench.Limits{Device: device.Name, MaxRanks: device.MaxRanks}); err != nil {
 		return nil, none, nil, err
 	}
+	if o.capture {
+		if err := checkMemory(cells, device); err != nil {
+			return nil, none, nil, err
+		}
+	}
 	tune, err := o.cells.untimedTuning(o.env, device)
 	if err != nil {
 		return nil, none, nil, err
@@ -99,12 +118,21 @@ func (o *inspectOptions) validate() (*workloads.Workload, results.CellKey, *resu
 	return w, cells[0], tuning, nil
 }
 
-func (o *inspectOptions) run(w *workloads.Workload, cell results.CellKey, tuning *results.TuningChoice) error {
+func (o *inspectOptions) run(ctx context.Context, w *workloads.Workload, cell results.CellKey, tuning *results.TuningChoice) error {
 	if o.dot != "" {
 		return writeDot(o.env.Stdout, w, o.dot)
 	}
 	r := inspect(w, cell, o.top.first())
 	r.Tuning = tuning
+	if o.capture {
+		captured, err := o.env.Engine.Captured(ctx, cell, capturedWays(cell))
+		if err != nil {
+			return fmt.Errorf("capture %s: %w", cell.Name(), err)
+		}
+		for _, c := range captured {
+			r.Captured = append(r.Captured, inspectCaptured{c.Key.Mode, c.Counts.Graphs, c.Prepare})
+		}
+	}
 	if o.json {
 		return printJSON(o.env.Stdout, r)
 	}
@@ -120,6 +148,29 @@ type inspectReport struct {
 	Slots     []inspectSlot         `json:"slots"`
 	SubGraphs []inspectSubGraph     `json:"sub_graphs"`
 	Memory    inspectMemory         `json:"memory"`
+	// Captured is what --capture adds, by mode.
+	Captured []inspectCaptured `json:"captured,omitempty"`
+}
+
+// inspectCaptured is a step of the cell's variant as a mode captured it: its
+// graphs, in the order they are launched, and the phases of preparing them.
+type inspectCaptured struct {
+	Mode    string                  `json:"mode"`
+	Graphs  []results.CapturedGraph `json:"graphs"`
+	Prepare []results.Phase         `json:"prepare"`
+}
+
+// capturedWays are the configurations whose graphs are shown: how graphs are
+// joined is no part of them.
+func capturedWays(cell results.CellKey) []results.ConfigurationKey {
+	graph := results.DefaultConfigurationKey()
+	if cell.Device == "cpu" {
+		graph.Launcher = "go"
+	}
+	graph.Mode = "graph"
+	step := graph
+	step.Mode, step.Sync = "step", "inside"
+	return []results.ConfigurationKey{graph, step}
 }
 
 type inspectSlot struct {
@@ -245,6 +296,17 @@ func (r inspectReport) print(env *Env) error {
 	out.grid(r.memory())
 	out.linef("\nLargest tensors")
 	out.grid(r.largest())
+	if len(r.Captured) > 0 {
+		out.linef("\nGraphs of a step of variant %d, of a rank", c.Variant)
+		out.grid(r.graphs())
+		out.linef("Widest section: the most nodes of which no path orders any two. Critical path: nodes of the longest chain.")
+		out.linef("\nPreparing the graphs")
+		g, known := r.preparing()
+		out.grid(g)
+		if known {
+			out.linef(report.MemoryLine)
+		}
+	}
 	return out.err
 }
 
@@ -314,6 +376,47 @@ func (r inspectReport) memory() report.Grid {
 	add("activations, no reuse", m.ActivationNoReuseBytes)
 	add("activations, most alive at once", m.ActivationPeakBytes)
 	return g
+}
+
+// graphs are a line a graph.
+func (r inspectReport) graphs() report.Grid {
+	kinds := map[string]bool{}
+	for _, c := range r.Captured {
+		for _, graph := range c.Graphs {
+			for kind := range graph.Nodes {
+				kinds[kind] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(kinds))
+	g := report.Grid{Header: slices.Concat([]string{"mode", "graph", "nodes"}, names, []string{"edges", "widest section", "critical path"}), Left: 2}
+	for _, c := range r.Captured {
+		for _, graph := range c.Graphs {
+			g.Rows = append(g.Rows, append([]string{c.Mode, graph.Name}, report.GraphCells(names, graph)...))
+		}
+	}
+	return g
+}
+
+// preparing is a line a phase; known says that the device told its memory.
+func (r inspectReport) preparing() (g report.Grid, known bool) {
+	for _, c := range r.Captured {
+		known = known || slices.ContainsFunc(c.Prepare, func(p results.Phase) bool { return len(p.Memory) > 0 })
+	}
+	g = report.Grid{Header: []string{"mode", "phase", "took"}, Left: 2}
+	if known {
+		g.Header = append(g.Header, report.MemoryHeader()...)
+	}
+	for _, c := range r.Captured {
+		for _, p := range c.Prepare {
+			line := []string{c.Mode, strings.ReplaceAll(p.Phase, "_", " "), report.Duration(float64(p.Ns))}
+			if known {
+				line = append(line, report.MemoryCells(p)...)
+			}
+			g.Rows = append(g.Rows, line)
+		}
+	}
+	return g, known
 }
 
 func (r inspectReport) largest() report.Grid {

@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tech-renaissance/trbench/report"
+	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/workloads"
 )
 
@@ -142,6 +147,72 @@ func TestInspectTunedOnCPU(t *testing.T) {
 		code, stdout, stderr = invoke(t, t.Context(), fakeEngine(), t.TempDir(), command, "--tune=none")
 		if code != exitOK || strings.Contains(strings.ToLower(stdout), "tuning") {
 			t.Errorf("%s: exit %d, %q, %q", command, code, stdout, stderr)
+		}
+	}
+}
+
+// --capture shows the graphs of a step and what preparing them took, on a device
+// with memory of its own also what was in use.
+func TestInspectCapture(t *testing.T) {
+	e := newEngine(fakeGPU(t))
+	words := []string{"inspect", "--device=cpu", "--workload=golden-tiny", "--batch=2"}
+	run := func(more ...string) string {
+		t.Helper()
+		code, stdout, stderr := invoke(t, t.Context(), e, t.TempDir(), slices.Concat(words, more)...)
+		if code != exitOK {
+			t.Fatal(stderr)
+		}
+		return stdout
+	}
+	var r inspectReport
+	if err := json.Unmarshal([]byte(run("--capture", "--json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Captured) != 2 || r.Captured[0].Mode != "graph" || r.Captured[1].Mode != "step" || len(r.Captured[0].Graphs) < 9 || len(r.Captured[1].Graphs) != 1 {
+		t.Fatalf("%+v", r.Captured)
+	}
+	var nodes int64
+	for _, g := range r.Captured[0].Graphs {
+		nodes += g.Total()
+	}
+	step := r.Captured[1].Graphs[0]
+	if step.Total() != nodes || step.WidestSection < 2 || step.CriticalPath <= int(nodes)/2 || step.CriticalPath >= int(nodes) {
+		t.Errorf("%d nodes in sub-graphs, the step is %+v", nodes, step)
+	}
+	shows := func(stdout string, wants ...string) {
+		t.Helper()
+		for _, want := range wants {
+			if !regexp.MustCompile(want).MatchString(stdout) {
+				t.Errorf("no %s in\n%s", want, stdout)
+			}
+		}
+	}
+	shows(run("--capture"), `(?m)^mode +graph +nodes .*edges +widest section +critical path$`, `(?m)^graph +first replay +[0-9.]+ .?s$`,
+		fmt.Sprintf(`(?m)^step +train_step A final/full +%d .* %d +%d +%d$`, nodes, step.Edges, step.WidestSection, step.CriticalPath))
+	if strings.Contains(run("--json"), `"captured": [`) {
+		t.Error("captured without being asked")
+	}
+	if stdout := run("--capture"); strings.Contains(stdout, "in use") {
+		t.Errorf("a CPU's memory is shown:\n%s", stdout)
+	}
+	e.Captured = func(_ context.Context, cell results.CellKey, ways []results.ConfigurationKey) ([]results.Configuration, error) {
+		if cell.Batch != 2 || len(ways) != 2 || ways[0].String() != "graph/event/device" || ways[1].String() != "step/inside/device" {
+			t.Errorf("%s, %v", cell.Name(), ways)
+		}
+		return []results.Configuration{{Key: ways[1], Prepare: []results.Phase{
+			{Phase: "warm_up", Ns: 1500, Memory: []results.PhaseMemory{{BeforeBytes: 1 << 30, AfterBytes: 1<<30 + 5<<20}}}, {Phase: "upload", Ns: 7}}}}, nil
+	}
+	shows(run("--capture"), `(?m)^mode +phase +took +in use before +after +more$`, `(?m)^step +warm up +1.50 us +1.00 GiB +1.00 GiB +5.00 MiB$`, `(?m)^step +upload +7.00 ns +- +- +-$`,
+		regexp.QuoteMeta(report.MemoryLine))
+	e.Captured = func(context.Context, results.CellKey, []results.ConfigurationKey) ([]results.Configuration, error) {
+		return nil, errors.New("no plan")
+	}
+	if code, _, stderr := invoke(t, t.Context(), e, t.TempDir(), append(words, "--capture")...); code == exitOK || !strings.Contains(stderr, "capture golden-tiny batch 2 gpus 1: no plan") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	for _, wrong := range [][]string{{"inspect", "--capture", "--dot"}, {"inspect", "--capture", "--device=cpu", "--batch=1000000"}} {
+		if code, stdout, stderr := invoke(t, t.Context(), e, t.TempDir(), wrong...); code != exitUsage || stdout != "" {
+			t.Errorf("%v: exit %d, %q, %q", wrong, code, stdout, stderr)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func TestResumeFindsChangedPlan(t *testing.T) {
 		change func(*results.Record)
 		want   string // empty: it is gone on with
 	}{
-		{"the digest is gone", func(r *results.Record) { r.PlanDigest = "" }, "has no digest of its plan, which every record of schema 1.3 has"},
+		{"the digest is gone", func(r *results.Record) { r.PlanDigest = "" }, fmt.Sprintf("has no digest of its plan, which every record of schema %d.%d has", results.SchemaMajor, results.SchemaMinor)},
 		{"the digest is changed", func(r *results.Record) { r.PlanDigest = "sha256:0" }, "has a plan that was changed since the run wrote it (its digest is sha256:"},
 		{"a record of 1.2", func(r *results.Record) { r.PlanDigest, r.Schema.Minor = "", 2 }, ""},
 		{"as it was left", func(*results.Record) {}, ""},

@@ -349,19 +349,46 @@ func (x *Executor) Counts() results.Counts {
 		}
 	}
 	c.Kernels = results.Count(c.GraphNodes["kernel"])
+	if x.set != nil {
+		c.Graphs = x.graphs()
+	}
 	return c
 }
 
-// Costs are the one-off costs by phase, in host time over all ranks: preparing
-// the operators, which all configurations share, then the capture's phases.
-func (x *Executor) Costs() []results.Phase {
-	out := []results.Phase{{Phase: "prepare_operators", Ns: x.s.tableTime.Nanoseconds()}}
-	if x.set != nil {
-		for _, p := range x.set.Phases() {
-			out = append(out, results.Phase{Phase: p.Name, Ns: p.Time.Nanoseconds()})
+// graphs are those that a timed step launches, on rank 0.
+func (x *Executor) graphs() (out []results.CapturedGraph) {
+	for _, seg := range x.s.step {
+		for _, g := range x.set.Graphs(seg) {
+			shown := results.CapturedGraph{Name: g.Name, Nodes: map[string]int64{}, Edges: g.Info.Edges,
+				WidestSection: g.Info.WidestSection, CriticalPath: g.Info.CriticalPath}
+			for kind, n := range g.Info.Nodes {
+				shown.Nodes[kind] = int64(n)
+			}
+			out = append(out, shown)
 		}
 	}
 	return out
+}
+
+// Costs are the one-off costs by phase, in host time over all ranks, with the
+// memory of rank 0's device around each where it says: preparing
+// the operators, which all configurations share, then the capture's phases.
+func (x *Executor) Costs() []results.Phase {
+	out := []results.Phase{phase("prepare_operators", x.s.tableTime, x.s.tableMemory)}
+	if x.set != nil {
+		for _, p := range x.set.Phases() {
+			out = append(out, phase(p.Name, p.Time, p.Memory))
+		}
+	}
+	return out
+}
+
+func phase(name string, took time.Duration, m *capture.PhaseMemory) results.Phase {
+	p := results.Phase{Phase: name, Ns: took.Nanoseconds()}
+	if m != nil {
+		p.Memory = []results.PhaseMemory{{BeforeBytes: m.Before, AfterBytes: m.After}}
+	}
+	return p
 }
 
 // Captures counts over all ranks, and resets nothing. Replays are those of the

@@ -62,9 +62,11 @@ type Session struct {
 	// launcher is who submits operators now, where the group has a choice.
 	launcher string
 	order    []*Executor
-	// tableTime is what preparing the operators took.
-	tableTime time.Duration
-	step      []workloads.Segment // what a timed step submits
+	// tableTime is what preparing the operators took, tableMemory what was in use
+	// around it.
+	tableTime   time.Duration
+	tableMemory *capture.PhaseMemory
+	step        []workloads.Segment // what a timed step submits
 	// readClock is what reading the clock that steps are timed with takes.
 	readClock time.Duration
 	// traces are what each rank's thread notes while steps are recorded, nil
@@ -139,15 +141,17 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 	if err := s.each(func(r device.Rank) error { return w.Init(o.Seed, r.Write) }); err != nil {
 		return nil, fmt.Errorf("initialise the arena: %w", err)
 	}
-	begin := time.Now()
-	err = s.each(func(r device.Rank) (err error) {
-		s.tables[r.ID()], err = walk.Prepare(r, w, o.Variants)
-		return err
+	s.tableMemory, err = capture.Around(g, func() error {
+		begin := time.Now()
+		defer func() { s.tableTime = time.Since(begin) }()
+		return s.each(func(r device.Rank) (err error) {
+			s.tables[r.ID()], err = walk.Prepare(r, w, o.Variants)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.tableTime = time.Since(begin)
 	if err := s.show(); err != nil {
 		return nil, err
 	}

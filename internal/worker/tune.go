@@ -255,9 +255,7 @@ func (t *tuning) free(open []*candidate) (bytes int64, known bool) {
 		if c.s == nil {
 			continue
 		}
-		m, ok := c.s.group.(interface {
-			Memory() (free, total []uint64, err error)
-		})
+		m, ok := c.s.group.(device.Memory)
 		if !ok {
 			return 0, false
 		}

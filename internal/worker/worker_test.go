@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -762,6 +763,24 @@ func TestStepGraphShape(t *testing.T) {
 	if info.CriticalPath >= info.Total() || info.CriticalPath == 0 {
 		t.Errorf("critical path %d of %d nodes", info.CriticalPath, info.Total())
 	}
+	// What is on record of it is the same, and so is each sub-graph's.
+	must(t, x.Submit(1), x.Wait())
+	got := x.Counts().Graphs
+	if len(got) != 1 || got[0].Name != "train_step A final/full" || got[0].Total() != int64(info.Total()) || got[0].Edges != info.Edges ||
+		got[0].WidestSection != info.WidestSection || got[0].CriticalPath != info.CriticalPath {
+		t.Errorf("on record is %+v, the graph is %+v", got, info)
+	}
+	var names []string
+	for _, g := range executor(t, s, key("graph/event/device")).Counts().Graphs {
+		name, variant, _ := strings.Cut(g.Name, " ")
+		names = append(names, name)
+		if variant != "(final/full)" || g.CriticalPath > int(g.Total()) || g.WidestSection > g.CriticalPath && g.Total() > 1 || g.Edges < g.CriticalPath-1 {
+			t.Errorf("%+v", g)
+		}
+	}
+	if len(names) < 15 || names[0] != "ZERO_GRAD" || !slices.Contains(names, "DEEP_FWD_BWD") || slices.Contains(names, "TRANSFER_A") {
+		t.Errorf("a step on A launches %v", names)
+	}
 }
 
 func TestValidationVariantIsTimed(t *testing.T) {
@@ -812,6 +831,20 @@ func TestRunCell(t *testing.T) {
 				}
 				if c.Counts.Launches.Host == nil || c.Counts.Kernels == nil || len(c.Prepare) == 0 {
 					t.Errorf("%s: %+v %+v", c.Key, c.Counts, c.Prepare)
+				}
+				graphs := map[string]int64{}
+				for _, g := range c.Counts.Graphs {
+					for kind, n := range g.Nodes {
+						graphs[kind] += n
+					}
+				}
+				if c.Key.Mode != "eager" && !maps.Equal(graphs, c.Counts.GraphNodes) || c.Key.Mode == "eager" && c.Counts.Graphs != nil {
+					t.Errorf("%s: graphs %+v, nodes %v", c.Key, c.Counts.Graphs, c.Counts.GraphNodes)
+				}
+				for _, p := range c.Prepare { // a CPU's memory is no device's
+					if p.Memory != nil {
+						t.Errorf("%s: memory of %s is %v", c.Key, p.Phase, p.Memory)
+					}
 				}
 				if (c.Key.Mode == "eager") != (c.Captures.Captures == 0) {
 					t.Errorf("%s: %+v", c.Key, c.Captures)

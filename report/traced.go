@@ -72,13 +72,20 @@ func (s sources) times() Section {
 		return Section{}
 	}
 	g, keys := s.keys()
-	columns := []tracedColumn{
-		{results.UntracedStepNs, "untraced step", Duration}, {results.TracedStepNs, "traced step", Duration}, {results.Inflation, "inflation", digits}, {results.BusyNs, "busy", Duration},
+	known := func(c tracedColumn) bool {
+		return slices.ContainsFunc(rows, func(r tracedRow) bool { return r.trace.Metric(c.name) != nil })
+	}
+	var columns []tracedColumn
+	if c := (tracedColumn{results.UntracedStepNs, "untraced step", Duration}); known(c) {
+		columns = append(columns, c)
+	}
+	columns = append(columns, []tracedColumn{
+		{results.TracedStepNs, "traced step", Duration}, {results.Inflation, "inflation", digits}, {results.BusyNs, "busy", Duration},
 		{results.IdleNs, "idle", Duration}, {results.HostLateNs, "host late", Duration}, {results.InAPINs, "in call", Duration},
 		{results.AfterAPINs, "after call", Duration}, {results.InGraphNs, "in graph", Duration}, {results.UnlinkedNs, "unlinked", Duration},
-	}
+	}...)
 	for _, c := range []tracedColumn{{results.CorrectedBusyNs, "corrected busy", Duration}, {results.CorrectedIdleNs, "corrected idle", SignedDuration}} {
-		if slices.ContainsFunc(rows, func(r tracedRow) bool { return r.trace.Metric(c.name) != nil }) {
+		if known(c) {
 			columns = append(columns, c)
 		}
 	}

@@ -178,8 +178,9 @@ type Explanation struct {
 	// Row and Verdict are the row's name and verdict.
 	Row, Verdict string
 	Lines        []ExplanationLine
-	// Again is what a second measurement of the row found; empty without one.
-	Again []ExplanationLine
+	// Again is what a second measurement of the row found, and BaseAgain what one
+	// of base found against its first; empty without one.
+	Again, BaseAgain []ExplanationLine
 }
 
 // ExplanationLine is a figure with the word for it.
@@ -199,6 +200,9 @@ func Explanations(c *results.Comparison) []Explanation {
 		e := Explanation{Row: plain(v.Row.String()), Verdict: v.Verdict, Lines: lines(&v)}
 		if v.Confirmation != nil {
 			e.Again = append([]ExplanationLine{{"first", v.First}}, lines(v.Confirmation)...)
+		}
+		if v.BaseAgain != nil {
+			e.BaseAgain = lines(v.BaseAgain)
 		}
 		out = append(out, e)
 	}
@@ -544,6 +548,10 @@ func explainRow(b *strings.Builder, v *results.RowVerdict, indent string) {
 		fmt.Fprintf(b, "%sfirst measurement: %s; the second:\n", indent, v.First)
 		explainRow(b, v.Confirmation, indent)
 	}
+	if v.BaseAgain != nil {
+		fmt.Fprintf(b, "%sbase's second measurement, as head, against its first:\n", indent)
+		explainRow(b, v.BaseAgain, indent)
+	}
 }
 
 // explainLines hands out the figures behind a verdict, a name and a text each; a
@@ -606,6 +614,10 @@ func noAlert(v *results.RowVerdict) string {
 		return "the second measurement did not repeat it"
 	case results.NotConfirmed:
 		return "the second measurement cannot tell, or lacks the row"
+	case results.BaseNotMeasured:
+		return "the second measurement found it again, without base beside it"
+	case results.BaseSlowerToo:
+		return "measured again, base is slower as well, so that it is not the program"
 	case results.Significant:
 		return "it is " + v.Verdict
 	}

@@ -17,6 +17,8 @@ const (
 	Confirmed       = "confirmed"         // slower: measuring both sides again agrees
 	NotRepeated     = "not_repeated"      // same: the first measurement said slower, the second did not
 	NotConfirmed    = "not_confirmed"     // ambiguous: slower, and the second measurement cannot tell or is missing
+	BaseNotMeasured = "base_not_measured" // ambiguous: slower twice, the second time without base beside it
+	BaseSlowerToo   = "base_slower_too"   // ambiguous: slower, and measured again base is as slow
 	NoEvidence      = "no_evidence"       // same: neither significant nor large enough
 	BelowThreshold  = "below_threshold"   // same: significant, but too small to matter
 	NotSignificant  = "not_significant"   // ambiguous: large enough, but the test does not exclude chance
@@ -72,10 +74,13 @@ type RowVerdict struct {
 	NeedHead int `json:"need_head"`
 
 	// First is the first measurement's verdict, once a second was taken of it;
-	// Confirmation is the second's own. The other fields but the verdict and
-	// its reason stay those of the first.
+	// Confirmation is the second's own, and BaseAgain that of base's second
+	// measurement, as head, against its first; null where base was not measured
+	// again. The other fields but the verdict and its reason stay those of the
+	// first.
 	First        string      `json:"first,omitempty"`
 	Confirmation *RowVerdict `json:"confirmation,omitempty"`
+	BaseAgain    *RowVerdict `json:"base_again,omitempty"`
 }
 
 // RowSide is one side of a row: its runs' process medians, in the metric's

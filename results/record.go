@@ -62,6 +62,9 @@ type Program struct {
 	// Dirty says that files differed from the revision; null is unknown.
 	Dirty *bool  `json:"dirty"`
 	Go    string `json:"go"`
+	// Executable is the SHA-256 of the program's file, in hex, by which the very
+	// program is known; empty if it could not be read, and in records before 1.4.
+	Executable string `json:"executable"`
 }
 
 // Where a revision is known from.

@@ -25,40 +25,82 @@ func ToConfirm(first []results.RowVerdict) []results.RowKey {
 	return keys
 }
 
-// Confirm is the final verdict of each row of a first measurement, given what
-// [Decide] found in a second one of its slower rows. A row stays slower only
-// if both say so. One that the second finds the same or faster is the same:
-// the first was a bad moment. One that it cannot tell, or lacks, is ambiguous.
+// Again is a second measurement, of the slower rows of a first one. Rows that
+// were not slower may be among its rows, and count for nothing.
+type Again struct {
+	// Rows set head, measured again, against base: measured again beside it, or,
+	// if Alone, as it was measured at first.
+	Rows []Row
+	// Base sets base, measured again, against base as it was measured at first.
+	// Empty if Alone.
+	Base []Row
+	// Alone says that base was not measured again. No row stays slower by such a
+	// measurement: what the night does to the machine is in both measurements of
+	// head and in none of base.
+	Alone bool
+}
+
+// Confirm is the final verdict of each row of a first measurement, given a
+// second one of its slower rows, which are judged as one family and with the
+// noise of the first. A row stays slower only if both say so, and both sides
+// were measured again. One that the second finds the same or faster is the
+// same: the first was a bad moment. But where base, too, is slower than at
+// first, the row is ambiguous: what became slower is not the program, and may
+// be gone tomorrow. One that the second cannot tell, or lacks, is ambiguous.
 // Rows that were not slower stay as they are, whatever the second says. The
 // arguments are left as they are.
-func Confirm(first, second []results.RowVerdict) []results.RowVerdict {
-	again := map[results.RowKey]*results.RowVerdict{}
-	for i := range second {
-		v := second[i]
-		again[v.Row] = &v
+func Confirm(first []results.RowVerdict, again Again, o Options) []results.RowVerdict {
+	slower := map[results.RowKey]*float64{}
+	for _, v := range first {
+		if v.Verdict == results.Slower {
+			slower[v.Row] = v.Noise
+		}
 	}
+	judged := func(list []Row) map[results.RowKey]*results.RowVerdict {
+		var of []Row
+		for _, r := range list {
+			if noise, ok := slower[r.Key]; ok {
+				r.Noise = noise
+				of = append(of, r)
+			}
+		}
+		out := map[results.RowKey]*results.RowVerdict{}
+		for _, v := range Decide(of, o) {
+			out[v.Row] = &v
+		}
+		return out
+	}
+	heads, bases := judged(again.Rows), judged(again.Base)
 	out := make([]results.RowVerdict, len(first))
 	for i, v := range first {
 		if v.Verdict == results.Slower {
-			settle(&v, again[v.Row])
+			v.BaseAgain = bases[v.Row]
+			settle(&v, heads[v.Row], again.Alone)
 		}
 		out[i] = v
 	}
 	return out
 }
 
-func settle(v, second *results.RowVerdict) {
+func settle(v, second *results.RowVerdict, alone bool) {
 	v.First, v.Confirmation = v.Verdict, second
 	switch {
 	case second == nil:
 		v.Verdict, v.Reason = results.Ambiguous, results.NotConfirmed
 		v.Why, v.Next = v.Why+"; it was not measured again", "measure both sides of it again"
+	case second.Verdict == results.Slower && alone:
+		v.Verdict, v.Reason, v.Next = results.Ambiguous, results.BaseNotMeasured, "measure base again beside head, by base's program"
+		v.Why += fmt.Sprintf("; measured again, %s; but base was not measured beside it, so that the machine may be the cause", second.Why)
 	case second.Verdict == results.Slower:
 		v.Reason, v.Next = results.Confirmed, "find the cause; what differs between the sides is listed as suspects"
 		v.Why += fmt.Sprintf("; measured again, %s", second.Why)
 	case second.Verdict == results.Ambiguous:
 		v.Verdict, v.Reason, v.Next = results.Ambiguous, results.NotConfirmed, second.Next
 		v.Why += fmt.Sprintf("; measured again, it cannot be told: %s", second.Why)
+	case v.BaseAgain != nil && v.BaseAgain.Verdict == results.Slower:
+		v.Verdict, v.Reason = results.Ambiguous, results.BaseSlowerToo
+		v.Next = "find what became slower beside the program: a driver or a library among the suspects, or the machine; if it is to stay, measure a new base"
+		v.Why += fmt.Sprintf("; measured again, %s; but base, measured beside it, is slower than at first, too: %s", second.Why, v.BaseAgain.Why)
 	default:
 		v.Verdict, v.Reason, v.Next = results.Same, results.NotRepeated, ""
 		v.Why += fmt.Sprintf("; measured again, it did not repeat: %s", second.Why)

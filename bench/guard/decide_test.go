@@ -237,20 +237,43 @@ func TestConfirm(t *testing.T) {
 	if got := ToConfirm(first); !slices.Equal(got, []results.RowKey{key(0), key(1), key(2), key(3), key(6)}) {
 		t.Fatalf("to confirm: %v", got)
 	}
-	second := Decide([]Row{row(0, 103, 8), row(1, 100, 8), row(2, 103, 3), row(6, 97, 8), row(4, 103, 8), row(5, 103, 8)}, DefaultOptions())
-	want := []struct{ verdict, reason string }{
+	again := Again{
+		Rows: []Row{row(0, 103, 8), row(1, 100, 8), row(2, 103, 3), row(6, 97, 8), row(4, 103, 8), row(5, 103, 8)},
+		Base: []Row{row(0, 103, 8), row(1, 100.5, 8), row(2, 103, 8), row(6, 103, 8), row(4, 103, 8)},
+	}
+	type settled struct{ verdict, reason string }
+	check := func(name string, again Again, want []settled) []results.RowVerdict {
+		t.Helper()
+		final := Confirm(first, again, DefaultOptions())
+		for i, v := range final {
+			if v.Verdict != want[i].verdict || v.Reason != want[i].reason || v.Verdict == results.Ambiguous && v.Next == "" {
+				t.Errorf("%s, row %d: %s, %s; want %v: %s", name, i, v.Verdict, v.Reason, want[i], v.Why)
+			}
+		}
+		return final
+	}
+	final := check("both sides", again, []settled{
 		{results.Slower, results.Confirmed}, {results.Same, results.NotRepeated}, {results.Ambiguous, results.NotConfirmed},
 		{results.Ambiguous, results.NotConfirmed}, {results.Faster, results.Significant}, {results.Same, results.NoEvidence},
+		{results.Ambiguous, results.BaseSlowerToo},
+	})
+	if final[0].Confirmation == nil || final[0].BaseAgain == nil || final[0].First != results.Slower || first[0].Confirmation != nil || final[4].First != "" || final[4].BaseAgain != nil {
+		t.Error("the measurements' verdicts are not kept apart")
+	}
+	// Head alone fails no night, and can still show that a bad moment is over.
+	alone := check("head alone", Again{Rows: again.Rows, Alone: true}, []settled{
+		{results.Ambiguous, results.BaseNotMeasured}, {results.Same, results.NotRepeated}, {results.Ambiguous, results.NotConfirmed},
+		{results.Ambiguous, results.NotConfirmed}, {results.Faster, results.Significant}, {results.Same, results.NoEvidence},
 		{results.Same, results.NotRepeated},
+	})
+	if got := Overall(alone, false); got != results.Ambiguous {
+		t.Errorf("head alone: overall %s", got)
 	}
-	final := Confirm(first, second)
-	for i, v := range final {
-		if v.Verdict != want[i].verdict || v.Reason != want[i].reason {
-			t.Errorf("row %d: %s, %s; want %v: %s", i, v.Verdict, v.Reason, want[i], v.Why)
-		}
-	}
-	if final[0].Confirmation == nil || final[0].First != results.Slower || first[0].Confirmation != nil || final[4].First != "" {
-		t.Error("the first measurement's verdicts are not kept apart")
+	// The second is judged by the noise of the first.
+	loud := slices.Clone(first)
+	loud[0].Noise = noise(.02)
+	if v := Confirm(loud, again, DefaultOptions())[0]; v.Verdict != results.Same || *v.Confirmation.Noise != .02 || v.BaseAgain.Threshold != .06 {
+		t.Errorf("%s, %s: %s", v.Verdict, v.Reason, v.Why)
 	}
 	if got := Overall(final, false); got != results.Slower {
 		t.Errorf("overall %s", got)

@@ -106,6 +106,13 @@ func need(base, head, rows int, alpha float64) (needBase, needHead int) {
 	return base, head
 }
 
+// Need is the least number of processes a side from which one of so many rows
+// can be told to differ, given at least so many: the side with fewer grows first,
+// then both.
+func Need(base, head, rows int, o Options) (needBase, needHead int) {
+	return need(base, head, rows, o.Alpha)
+}
+
 // holm adjusts p-values so that comparing each with alpha keeps the chance of
 // any false rejection in the family at alpha, whatever their dependence
 // (Holm 1979).

@@ -17,10 +17,14 @@ import (
 )
 
 type baselineOptions struct {
-	env *Env
-	dir string
-	why string
+	env     *Env
+	dir     string
+	why     string
+	program string
 }
+
+// noProgram is --program's word for pinning without one.
+const noProgram = "none"
 
 func newBaselineCmd(env *Env) *cobra.Command {
 	o := &baselineOptions{env: env}
@@ -30,8 +34,15 @@ func newBaselineCmd(env *Env) *cobra.Command {
 		Long: `baseline says which runs are the baseline of trbench nightly: nights, or records
 of trbench run. Each is a run of base, so several show how much a run's median
 moves by itself; five of 8 processes each are a good set. Who pinned or dropped
-what, when and why, stays on record, and a pinned record is never thinned.`,
+what, when and why, stays on record, and a pinned record is never thinned.
+
+With a record, pin keeps a copy of the program that made it, once for all pins
+that have it: nightly measures base again by it, beside head, before it fails a
+night. That is this program, if it made the record, or the one that --program
+names; --program=none keeps none. The copy goes when the last pin that has it
+was dropped.`,
 		Example: `  trbench baseline pin last --why="release 1.4"
+  trbench baseline pin 12 --program=bin/trbench-1.4 --why="release 1.4"
   trbench baseline list
   trbench baseline drop night-1 --why="driver updated"`,
 		Args: noArgs,
@@ -52,7 +63,9 @@ what, when and why, stays on record, and a pinned record is never thinned.`,
 		}
 		return c
 	}
-	cmd.AddCommand(one("pin NIGHT|RECORD", "add a night (a number, or last) or a record's file to the baseline", o.pin), one("drop NAME", "take a pin out of the baseline", o.drop),
+	pin := one("pin NIGHT|RECORD", "add a night (a number, or last) or a record's file to the baseline", o.pin)
+	pin.Flags().StringVar(&o.program, "program", "", "the trbench that made the record, to be kept with it; none keeps none (default this program, if it is the one)")
+	cmd.AddCommand(pin, one("drop NAME", "take a pin out of the baseline", o.drop),
 		&cobra.Command{Use: "list", Short: "list the baseline", Args: noArgs, RunE: func(*cobra.Command, []string) error { return o.with(false, o.list) }})
 	return cmd
 }
@@ -84,11 +97,7 @@ func (o *baselineOptions) pin(name string) error {
 		return refusePin(name, "", "%s", why)
 	}
 	return o.with(true, func(s *history.Store) error {
-		kept, err := s.Keep("pinned", r)
-		if err != nil {
-			return err
-		}
-		return o.keepPin(s, name, history.Pin{Name: filepath.Base(name), Record: kept})
+		return o.keepPin(s, name, r, history.Pin{Name: filepath.Base(name)})
 	})
 }
 
@@ -119,22 +128,82 @@ func (o *baselineOptions) pinNight(s *history.Store, name string) error {
 	if why := unfit(r); why != "" {
 		return refusePin(name, "", "%s", why)
 	}
-	return o.keepPin(s, name, p)
+	return o.keepPin(s, name, r, p)
 }
 
-// keepPin stores a pin and says so.
-func (o *baselineOptions) keepPin(s *history.Store, name string, p history.Pin) error {
+// keepPin stores a pin, with its record if it is not kept yet, and with the
+// record's program if that is at hand, and says so.
+func (o *baselineOptions) keepPin(s *history.Store, name string, r *results.Record, p history.Pin) error {
 	p.Who, p.Why, p.When = o.env.who(), o.why, o.env.Now().UTC()
-	if err := s.Pin(p); err != nil {
+	without := ""
+	err := s.Pin(p, func(p *history.Pin) (err error) {
+		if p.Record.File == "" {
+			if p.Record, err = s.Keep("pinned", r); err != nil {
+				return err
+			}
+		}
+		p.Program, without, err = o.keepProgram(s, r)
+		return err
+	})
+	if err != nil {
 		var full *history.FullError
-		if errors.As(err, &full) {
+		var damaged *history.DamagedError
+		if errors.As(err, &full) || errors.As(err, &damaged) {
 			return err
 		}
 		return refusePin(name, "", "%v", err)
 	}
 	out := &printer{w: o.env.Stdout}
-	out.linef("%s is pinned", p.Name)
+	if without == "" {
+		out.linef("%s is pinned, with its program", p.Name)
+		return out.err
+	}
+	out.linef("%s is pinned, without its program: %s", p.Name, without)
+	if o.program != noProgram {
+		out.linef("Base cannot be measured again by it, and a slower night cannot be confirmed, unless another pin has a program or nightly's configuration a base_command.")
+	}
 	return out.err
+}
+
+// keepProgram keeps the program that made a record; without says why there is
+// none.
+func (o *baselineOptions) keepProgram(s *history.Store, r *results.Record) (kept *history.Kept, without string, err error) {
+	made := r.Program.Executable
+	switch {
+	case o.program == noProgram:
+		return nil, "--program=none", nil
+	case made == "" && o.program != "":
+		return nil, "", errors.New("does not say which program made it, so that none can be kept with it: pin it without --program")
+	case made == "":
+		return nil, "the record does not say which made it", nil
+	}
+	file := o.env.Executable
+	if o.program != "" {
+		file = o.env.path(o.program)
+	}
+	sum, err := fileHash(file)
+	switch {
+	case o.program != "" && err != nil:
+		return nil, "", fmt.Errorf("cannot be pinned with --program=%s: %w", o.program, unwrapPath(err))
+	case sum == made:
+		k, err := s.KeepProgram(file, sum)
+		if err != nil {
+			return nil, "", err
+		}
+		return &k, "", nil
+	case o.program != "":
+		return nil, "", fmt.Errorf("was made by the program with SHA-256 %s, and --program=%s has %s", made, o.program, sum)
+	}
+	pins, err := s.Pins()
+	if err != nil {
+		return nil, "", err
+	}
+	for _, p := range pins {
+		if p.Program != nil && p.Program.SHA256 == made {
+			return p.Program, "", nil
+		}
+	}
+	return nil, fmt.Sprintf("trbench %s made it, and this is another build; --program=FILE names that one", describe(r.Program)), nil
 }
 
 func refusePin(name, hint, format string, args ...any) error {
@@ -178,9 +247,13 @@ func (o *baselineOptions) list(s *history.Store) error {
 		_, err := fmt.Fprintln(o.env.Stdout, "Nothing is pinned.")
 		return err
 	}
-	g := report.Grid{Header: []string{"name", "pinned", "by", "why", "record"}, Left: 5}
+	g := report.Grid{Header: []string{"name", "pinned", "by", "why", "record", "program"}, Left: 6}
 	for _, p := range pins {
-		g.Rows = append(g.Rows, []string{p.Name, p.When.Format(time.DateOnly), p.Who, p.Why, p.Record.File})
+		program := "-"
+		if p.Program != nil {
+			program = p.Program.File
+		}
+		g.Rows = append(g.Rows, []string{p.Name, p.When.Format(time.DateOnly), p.Who, p.Why, p.Record.File, program})
 	}
 	return g.Write(o.env.Stdout)
 }

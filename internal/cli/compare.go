@@ -56,7 +56,9 @@ why there was no alert: a row's name or a part of it.
 
 A slower row is confirmed by a second measurement of both sides, in fresh
 processes at another time, which --confirm-base and --confirm-head name: %d
-processes a side and more. Only rows that both call slower then count. Measured
+processes a side and more. Only rows that both call slower then count; one that
+the second does not is ambiguous where base itself became slower between the two:
+what did that is not the program. Measured
 once, a slower row is listed as slower and the exit code is 3: a bad moment of the
 machine looks the same, and repeats itself only by chance. With one process a side,
 or any number that cannot carry so many rows, every row is ambiguous, and how many

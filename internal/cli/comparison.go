@@ -9,6 +9,7 @@ import (
 
 	"github.com/tech-renaissance/trbench/bench"
 	"github.com/tech-renaissance/trbench/bench/guard"
+	"github.com/tech-renaissance/trbench/internal/cuda/gpuinfo"
 	"github.com/tech-renaissance/trbench/internal/machine"
 	"github.com/tech-renaissance/trbench/results"
 )
@@ -18,9 +19,9 @@ import (
 type comparison struct {
 	base, head           []guard.Named
 	baseAgain, headAgain []guard.Named
-	// pinned says that the second measurement is of head alone, and compared
-	// with base's records; missing that there was to be one and is none.
-	pinned, missing bool
+	// alone says that the second measurement is of head alone, and compared with
+	// base's records; missing that there was to be one and is none.
+	alone, missing bool
 	// allow names fields of the bed that may differ.
 	allow   []string
 	options guard.Options
@@ -76,26 +77,25 @@ func (c *comparison) compare() (*results.Comparison, error) {
 
 // confirm judges the slower rows by the second measurement.
 func (c *comparison) confirm(out *results.Comparison) error {
-	base := c.baseAgain
-	if c.pinned {
-		base = c.base
+	again := guard.Again{Alone: c.alone}
+	beside := c.baseAgain
+	if c.alone {
+		beside = c.base
 		out.Warnings = append(out.Warnings, results.CarriedWarning{Warning: results.Warning{Code: "head_measured_again",
-			Text: "slower rows were measured again on head alone and compared with the pinned runs: that excludes a bad moment of tonight's run, and not a machine that has become slower since the runs were pinned"}})
+			Text: "slower rows were measured again on head alone, and compared with base's first figures: that can show that a bad moment is over, and fails no night, as the machine may have become slower since"}})
 	}
-	g, err := guard.Gather(base, c.headAgain)
+	g, err := guard.Gather(beside, c.headAgain)
 	if err != nil {
 		return err
 	}
-	noise := map[results.RowKey]*float64{}
-	for _, v := range out.Rows {
-		noise[v.Row] = v.Noise
+	again.Rows = g.Rows
+	if !c.alone {
+		if g, err = guard.Gather(c.base, c.baseAgain); err != nil {
+			return err
+		}
+		again.Base = g.Rows
 	}
-	slower := guard.ToConfirm(out.Rows)
-	again := slices.DeleteFunc(g.Rows, func(r guard.Row) bool { return !slices.Contains(slower, r.Key) })
-	for i := range again {
-		again[i].Noise = noise[again[i].Key]
-	}
-	out.Rows = guard.Confirm(out.Rows, guard.Decide(again, c.options))
+	out.Rows = guard.Confirm(out.Rows, again, c.options)
 	return nil
 }
 
@@ -125,6 +125,9 @@ func (c *comparison) places(out *results.Comparison) error {
 		}
 	}
 	subjects, beds := c.differences()
+	if !slices.ContainsFunc(subjects, func(d results.FieldDifference) bool { return strings.HasPrefix(d.Name, "program.") }) {
+		subjects = append(subjects, c.builds()...)
+	}
 	out.Suspects = subjects
 	var refused []results.FieldDifference
 	for _, d := range beds {
@@ -235,12 +238,9 @@ func placeOf(r *results.Record) map[string]string {
 
 var placeFields = []string{"host.os", "host.arch", "host.cpus", "device.name", "device.description", blockSteps}
 
-// knownFields refuses an --allow that no record has anything to do with.
+// knownFields refuses an --allow that neither a record nor this program knows.
 func (c *comparison) knownFields() error {
 	known := map[string]bool{}
-	for _, f := range placeFields {
-		known[f] = true
-	}
 	for _, s := range c.sides() {
 		for _, r := range s.records {
 			for _, f := range r.Record.Environment.Fields {
@@ -249,11 +249,20 @@ func (c *comparison) knownFields() error {
 		}
 	}
 	for _, a := range c.allow {
-		if !known[a] && !strings.HasPrefix(a, machine.EnvPrefix) {
+		if !known[a] && !bedField(a) {
 			return &bench.InputError{Name: "--allow", Reason: fmt.Sprintf("names %q, which no record has", a), Hint: "trbench info lists the fields"}
 		}
 	}
 	return nil
+}
+
+// gpuCalibration is the field of a GPU that could not be calibrated.
+const gpuCalibration = "gpu.calibration"
+
+// bedField says whether a field of this name may differ between places.
+func bedField(name string) bool {
+	return slices.Contains(machine.BedFields(), name) || slices.Contains(placeFields, name) || len(name) > len(machine.EnvPrefix) && strings.HasPrefix(name, machine.EnvPrefix) ||
+		slices.Contains([]string{gpuinfo.ComputeCapability, gpuinfo.Multiprocessors, gpuCalibration}, name)
 }
 
 // differences are facts in which records are not known to agree: of the
@@ -315,6 +324,32 @@ func (c *comparison) differences() (subjects, beds []results.FieldDifference) {
 		}
 	}
 	return subjects, beds
+}
+
+// builds is that the sides are of different files of a program that calls itself
+// the same, as builds with local changes do; nothing where that is not known.
+func (c *comparison) builds() []results.FieldDifference {
+	const digits = 12
+	d := results.FieldDifference{Name: "program.executable", Role: results.Subject}
+	for _, s := range c.sides() {
+		side := &d.Base
+		if s.ofHead() {
+			side = &d.Head
+		}
+		for _, r := range s.records {
+			sum := r.Record.Program.Executable
+			if len(sum) < digits {
+				return nil
+			}
+			if sum = sum[:digits]; !slices.Contains(*side, sum) {
+				*side = append(*side, sum)
+			}
+		}
+	}
+	if slices.Equal(slices.Sorted(slices.Values(d.Base)), slices.Sorted(slices.Values(d.Head))) {
+		return nil
+	}
+	return []results.FieldDifference{d}
 }
 
 // environmentOf is a record's environment, or of one without, such as those

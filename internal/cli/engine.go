@@ -148,7 +148,7 @@ func readMachine(ctx context.Context, gpu machine.GPU, calibrateGPU func() ([]re
 	}
 	more, err := calibrateGPU()
 	if err != nil {
-		e.Fields = append(e.Fields, results.EnvironmentField{Name: "gpu.calibration", Role: results.Bed, Why: err.Error()})
+		e.Fields = append(e.Fields, results.EnvironmentField{Name: gpuCalibration, Role: results.Bed, Why: err.Error()})
 		return e
 	}
 	e.Calibration = append(e.Calibration, more...)

@@ -32,6 +32,12 @@ type Env struct {
 	// Program is the file to start for worker processes, and Name what it is
 	// called as. Without a program replicates run in this process.
 	Program, Name string
+	// Executable is a file that has the bytes of this program as it runs; empty is
+	// unknown.
+	Executable string
+	// RunProgram runs another trbench with the words of its command line. A
+	// nil one starts a process.
+	RunProgram func(ctx context.Context, program string, words []string) error
 	// GPULibraries are those that the command line named; worker processes are
 	// told them.
 	GPULibraries Libraries

@@ -76,7 +76,7 @@ calls, launches, graphs, waits, and what one launch costs, layer by layer.`,
 
 func gatherInfo(env *Env) infoReport {
 	info := infoReport{
-		Program:   program(),
+		Program:   env.identity(),
 		Host:      results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Workloads: workloads.Models(),
 	}

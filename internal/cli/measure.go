@@ -88,32 +88,45 @@ func (m *measurement) own(ctx context.Context, env *Env, words []string) error {
 	return cmd.ExecuteContext(ctx)
 }
 
+// programError says that another trbench did not measure.
+type programError struct{ program, reason string }
+
+func (e *programError) Error() string { return e.program + " " + e.reason }
+
 // other runs trbench run of another build. It ends with this process, however
-// that ends.
+// that ends. The error is a [*programError], or the context's.
 func (m *measurement) other(ctx context.Context, env *Env, words []string) error {
-	cmd := exec.CommandContext(ctx, m.program, append([]string{"run"}, words...)...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = env.WorkDir, io.Discard, env.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = graceAfterInterrupt
-	// The signal comes with the end of the thread that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	var exit *exec.ExitError
+	start := env.RunProgram
+	if start == nil {
+		start = env.startProgram
+	}
+	err := start(ctx, m.program, append([]string{"run"}, words...))
+	var exit interface{ ExitCode() int }
 	failed := errors.As(err, &exit) && exit.ExitCode() == exitFailure // of cells: the record says so
 	_, missing := os.Stat(m.file)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case (err == nil || failed) && missing != nil:
-		return &bench.InputError{Name: "base_command " + m.program, Reason: "left no record", Hint: "it is to be another build of trbench"}
+		return &programError{m.program, "left no record"}
 	case failed:
 		return nil
 	case err != nil:
-		return &bench.InputError{Name: "base_command " + m.program, Reason: fmt.Sprintf("ended without success (%v)", err), Hint: "its own words stand above"}
+		return &programError{m.program, fmt.Sprintf("ended without success (%v)", err)}
 	}
 	return nil
+}
+
+func (e *Env) startProgram(ctx context.Context, program string, words []string) error {
+	cmd := exec.CommandContext(ctx, program, words...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = e.WorkDir, io.Discard, e.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = graceAfterInterrupt
+	// The signal comes with the end of the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
 }
 
 // alternate brings measurements to so many processes each, one process of each

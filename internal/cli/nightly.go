@@ -23,7 +23,7 @@ import (
 const nightlyExample = `  # nightly.yaml; names of files are relative to its folder
   run: --batch=1,4 --mode=eager,graph      # flags of trbench run
   history: results/nightly
-  base_command: trbench-base               # another trbench, to measure base again
+  base_command: trbench-base               # to measure base again, instead of the program kept with the pins
   deadline: 3h
   sentinel:
     run: --workload=golden-tiny --batch=4 --mode=eager
@@ -47,10 +47,16 @@ page (a file), allow (fields of the machine that may differ), confirm_processes.
 With --trace in run, the timelines of each configuration are kept with the night,
 for as many nights as retention says, and the page shows a step of each.
 
-With base_command both sides are measured again, each by its own program.
-Without, head alone is, and compared with the pinned runs: that excludes a bad
-moment of the run, and cannot tell a slower program from a machine that has
-become slower since the runs were pinned; the verdict says so.
+The confirmation measures both sides again, each by its own program: base by the
+one that was kept with the latest pin that has one (trbench baseline), or by
+base_command. A row that is slower both times fails the night. One where base is
+as slow as head tonight does not: then the machine, its driver or a library
+became slower, and the night ends without a verdict, with the suspects listed.
+Without base's program head alone is measured again, and compared with the pinned
+runs: that can show that a bad moment is over, and never fails a night (3).
+
+So few processes that no row could be judged are refused before anything is
+measured, with how many are needed.
 
 On a sentinel cell, by default the one above, the guard tests itself each night;
 sentinel: {off: true} spares the time. Two sides of the same
@@ -65,9 +71,10 @@ the history as abandoned. What there was no time for is named. Two nights at onc
 are refused. When a deadline is set the sentinel is left out before the
 confirmation is.
 
-Exit codes: 0 nothing is slower; 1 a row is slower, and confirmed; 2 the
-configuration, the history or a record cannot be used; 3 it cannot be told, or
-something is missing, or there is no baseline yet; 4 modes disagree.`, guard.ConfirmProcesses, nightlyExample),
+Exit codes: 0 nothing is slower; 1 a row is slower, and both sides measured again
+confirm it; 2 the configuration, the history or a record cannot be used; 3 it
+cannot be told, or something is missing, or there is no baseline yet; 4 modes
+disagree.`, guard.ConfirmProcesses, nightlyExample),
 		Example: `  trbench nightly --config=nightly.yaml`,
 		Args:    noArgs,
 	}
@@ -98,6 +105,7 @@ type nightly struct {
 	ways     []string
 	pins     []history.Pin
 	base     []guard.Named // the pins' records
+	program  baseProgram
 	warnings []results.Warning
 }
 
@@ -367,17 +375,29 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 	var list []*measurement
 	for i, k := range cells {
 		flags := append(slices.Clone(n.ways), cellFlagsOf(k, n.plan.PrepareAll)...)
-		if n.config.BaseCommand != "" {
-			list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-base.json", i)), flags: flags, program: n.config.BaseCommand})
+		if n.program.path != "" {
+			list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-base.json", i)), flags: flags, program: n.program.path})
 		}
 		list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-head.json", i)), flags: flags})
 	}
 	fmt.Fprintf(n.env.Stderr, "confirming %s of %s\n", count(len(guard.ToConfirm(first.Rows)), "slower row"), count(len(cells), "cell"))
-	c.pinned = n.config.BaseCommand == ""
+	c.alone = n.program.path == ""
 	done := 0
 	if !n.omitted("confirmation") {
 		var err error
-		if done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left); err != nil {
+		done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left)
+		var lost *programError
+		switch {
+		case !errors.As(err, &lost):
+		case n.program.pin == "":
+			return &bench.InputError{Name: "base_command " + lost.program, Reason: lost.reason, Hint: "it is to be another build of trbench; its own words stand above"}
+		default:
+			n.warn("base_not_measured", fmt.Sprintf("the program of pin %s, which was to measure base again, %s: head is measured again alone", n.program.pin, lost.reason))
+			list = slices.DeleteFunc(list, func(m *measurement) bool { return m.program != "" })
+			c.alone = true
+			done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left)
+		}
+		if err != nil {
 			return err
 		}
 		if done < n.config.ConfirmProcesses {
@@ -395,7 +415,8 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 			continue
 		}
 		name := strings.TrimSuffix(filepath.Base(m.file), ".json")
-		if strings.HasSuffix(name, "base") {
+		if m.program != "" {
+			n.program.name(r)
 			c.baseAgain = append(c.baseAgain, guard.Named{Name: name, Record: r})
 		} else {
 			c.headAgain = append(c.headAgain, guard.Named{Name: name, Record: r})
@@ -403,6 +424,20 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 	}
 	c.missing = len(c.headAgain) == 0
 	return nil
+}
+
+// name makes a record say of the pinned program what its pin does: that of a
+// build without a revision takes what is checked out tonight for its own.
+func (p baseProgram) name(r *results.Record) {
+	if p.record == nil || r.Program.Executable != p.record.Program.Executable {
+		return
+	}
+	r.Program = p.record.Program
+	for i, f := range r.Environment.Fields {
+		if was, ok := p.record.Environment.Field(f.Name); ok && strings.HasPrefix(f.Name, "program.") {
+			r.Environment.Fields[i] = was
+		}
+	}
 }
 
 // keep stores the night.

@@ -137,7 +137,7 @@ func TestNightKilled(t *testing.T) {
 	}
 	k := &killable{t: t, dir: t.TempDir()}
 	const amounts = "--workload=golden-tiny --batch=1 --mode=eager --quick --steps=2 --blocks=1"
-	config := "run: " + amounts + " --processes=4\nconfirm_processes: 2\nsentinel:\n  run: " + amounts + "\n  processes: 4\n"
+	config := "run: " + amounts + " --processes=4\nconfirm_processes: 4\nsentinel:\n  run: " + amounts + "\n  processes: 4\n"
 	if err := os.WriteFile(filepath.Join(k.dir, "nightly.yaml"), []byte(config), 0o666); err != nil {
 		t.Fatal(err)
 	}

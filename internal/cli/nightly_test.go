@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -28,6 +30,11 @@ type guarded struct {
 	now time.Time
 	// level multiplies a configuration's times.
 	level func(r bench.CellRequest, k results.ConfigurationKey) float64
+	// pinnedLevel is the same for the program that is kept with pins; nil is 1. baseEnds,
+	// if set, is how that ends before it begins.
+	pinnedLevel func(r bench.CellRequest, k results.ConfigurationKey) float64
+	measuredBy  string // the program that measured base last
+	baseEnds    error
 	// before, if set, is called before each replicate.
 	before func(r bench.CellRequest) error
 	cells  int // replicates that ended
@@ -103,10 +110,46 @@ func (g *guarded) call(ctx context.Context, args ...string) (code int, stdout st
 	engine := fakeEngine()
 	engine.RunCell = g.replicate
 	var out, errs bytes.Buffer
-	code = Main(&Env{Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: func(string) string { return "" }, WorkDir: g.dir,
-		Now: func() time.Time { return g.now }, Engine: engine})
+	env := &Env{Context: ctx, Stdout: &out, Stderr: &errs, Args: args, Getenv: func(string) string { return "" }, WorkDir: g.dir,
+		Now: func() time.Time { return g.now }, Engine: engine, Executable: g.executable()}
+	env.RunProgram = func(ctx context.Context, program string, words []string) error {
+		if filepath.Base(filepath.Dir(program)) != "programs" {
+			return env.startProgram(ctx, program, words)
+		}
+		g.measuredBy = program
+		if g.baseEnds != nil {
+			return g.baseEnds
+		}
+		base := *g
+		base.level = g.pinnedLevel
+		if base.level == nil {
+			base.level = func(bench.CellRequest, results.ConfigurationKey) float64 { return 1 }
+		}
+		before := base.cells
+		inner := *env
+		inner.Context, inner.Args, inner.Stdout, inner.Engine.RunCell = ctx, words, io.Discard, base.replicate
+		inner.Executable = program
+		code := Main(&inner)
+		g.cells += base.cells - before
+		if code != exitOK {
+			return fmt.Errorf("exit %d", code)
+		}
+		return nil
+	}
+	code = Main(env)
 	g.stderr = errs.String()
 	return code, out.String()
+}
+
+// executable is a file that stands for this program's.
+func (g *guarded) executable() string {
+	name := filepath.Join(g.dir, "trbench-of-tonight")
+	if _, err := os.Stat(name); err != nil {
+		if err := os.WriteFile(name, []byte("a program"), 0o777); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+	return name
 }
 
 // night runs one night and expects its exit code; the next is a day later.
@@ -209,7 +252,7 @@ func TestNights(t *testing.T) {
 		return 1
 	}
 	out = g.night(exitOK)
-	g.has(out, "not_repeated, again ", "[head_measured_again]")
+	g.has(out, "not_repeated, again ", "confirming base: confirm-0-base")
 
 	g.level = onlyEager(1.06)
 	out = g.night(exitFailure)
@@ -228,11 +271,187 @@ func TestNights(t *testing.T) {
 	for _, k := range list[6].Records {
 		roles = append(roles, k.Role)
 	}
-	if strings.Join(roles, ", ") != "sentinel null base, sentinel null head, sentinel injected base, sentinel injected head, sentinel injected-again base, sentinel injected-again head, head, confirming head" {
+	if strings.Join(roles, ", ") != "sentinel null base, sentinel null head, sentinel injected base, sentinel injected head, sentinel injected-again base, sentinel injected-again head, head, confirming base, confirming head" {
 		t.Errorf("%q", roles)
 	}
 	if left, _ := filepath.Glob(filepath.Join(g.dir, defaultHistory, "tonight", "*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What became slower beside the program is in base's second measurement as well: no
+// night fails by it, and none is called well.
+func TestMachineSlower(t *testing.T) {
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+	g.base()
+	g.level, g.pinnedLevel = onlyEager(1.06), onlyEager(1.06)
+	g.has(g.night(exitInconclusive), "Verdict: ambiguous (3 rows: 3 ambiguous)", "base_slower_too, again ")
+	// The program alone: base is as it was.
+	g.pinnedLevel = nil
+	g.has(g.night(exitFailure), "Verdict: slower", "confirmed, again +")
+}
+
+// A confirmation that cannot measure base beside head fails no night, and can
+// still show that a bad moment is over.
+func TestHeadAlone(t *testing.T) {
+	for name, lose := range map[string]func(g *guarded){
+		"no program": func(g *guarded) {
+			for _, pin := range []string{"night-1", "night-2", "night-3"} {
+				g.do(0, "baseline", "drop", pin, "--why=x")
+				g.has(g.do(0, "baseline", "pin", strings.TrimPrefix(pin, "night-"), "--program=none", "--why=x"), pin+" is pinned, without its program: --program=none\n")
+			}
+		},
+		"a program that ends": func(g *guarded) { g.baseEnds = errors.New("exit status 7") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+			g.base()
+			lose(g)
+			g.level = onlyEager(1.06)
+			out := g.night(exitInconclusive)
+			g.has(out, "Verdict: ambiguous (3 rows: 3 ambiguous)", "base_not_measured, again +", "[head_measured_again]")
+			if g.baseEnds != nil {
+				g.has(out, "the program of pin night-3, which was to measure base again, ended without success (exit status 7): head is measured again alone [base_not_measured]")
+			} else {
+				g.has(g.stderr, "no pin has its program, and there is no base_command: base cannot be measured again")
+			}
+			if list := g.briefs(); list[3].Verdict != results.Ambiguous || len(list[3].Slower) != 0 {
+				t.Errorf("%+v", list[3])
+			}
+			turn := 0
+			g.level = func(r bench.CellRequest, k results.ConfigurationKey) float64 {
+				if turn++; turn <= 8 {
+					return 1.06
+				}
+				return 1
+			}
+			g.has(g.night(exitOK), "Verdict: same (3 rows: 3 same)", "not_repeated, again ")
+		})
+	}
+}
+
+// The program of the latest pin that has one measures base again; one that was
+// changed or is gone is named before anything is measured.
+func TestPinnedProgram(t *testing.T) {
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+	g.base()
+	programs, _ := filepath.Glob(filepath.Join(g.dir, defaultHistory, "programs", "*"))
+	if len(programs) != 1 {
+		t.Fatalf("%q", programs)
+	}
+	g.has(g.do(0, "baseline", "list"), "night-1  2026-05-02  ", "  "+filepath.Base(programs[0])+"\n")
+	text, err := os.ReadFile(programs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.cells = 0
+	for want, harm := range map[string]func() error{
+		"trbench: pin night-3 cannot be used: programs/" + filepath.Base(programs[0]) + " is not as it was written\n":                                        func() error { return os.WriteFile(programs[0], text[1:], 0o777) },
+		"trbench: pin night-3 cannot be used: the program programs/" + filepath.Base(programs[0]) + " cannot be read: no such file or directory\nhint: put ": func() error { return os.Remove(programs[0]) },
+	} {
+		if err := harm(); err != nil {
+			t.Fatal(err)
+		}
+		g.night(exitUsage)
+		g.has(g.stderr, want)
+	}
+	if g.cells != 0 {
+		t.Errorf("%d replicates ran", g.cells)
+	}
+	// Another build is not taken for the one that measured, and does not do as
+	// --program; the one that did does, whatever it is called.
+	if err := os.WriteFile(g.executable(), []byte("another build"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, pin := range []string{"night-1", "night-2", "night-3"} {
+		g.do(0, "baseline", "drop", pin, "--why=x")
+	}
+	g.has(g.do(0, "baseline", "pin", "1", "--why=x"), "night-1 is pinned, without its program: trbench ", " made it, and this is another build; --program=FILE names that one\nBase cannot be measured again by it, ")
+	g.do(exitUsage, "baseline", "pin", "2", "--program=trbench-of-tonight", "--why=x")
+	g.has(g.stderr, "baseline 2 was made by the program with SHA-256 ", ", and --program=trbench-of-tonight has ")
+	g.do(exitUsage, "baseline", "pin", "2", "--program=none-such", "--why=x")
+	g.has(g.stderr, "baseline 2 cannot be pinned with --program=none-such: no such file or directory")
+	if err := os.WriteFile(filepath.Join(g.dir, "old"), text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out := g.do(0, "baseline", "pin", "2", "--program=old", "--why=x"); out != "night-2 is pinned, with its program\n" {
+		t.Errorf("%q", out)
+	}
+	// A pin that has it is enough.
+	if out := g.do(0, "baseline", "pin", "3", "--why=x"); out != "night-3 is pinned, with its program\n" {
+		t.Errorf("%q", out)
+	}
+	g.level = onlyEager(1.06)
+	g.has(g.night(exitFailure), "confirming base: confirm-0-base")
+}
+
+// Of several programs the one of the latest pin that has any measures base.
+func TestLatestProgram(t *testing.T) {
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+	for i, build := range []string{"one", "two", "three"} {
+		if err := os.WriteFile(g.executable(), []byte(build), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := g.call(t.Context(), "nightly", "--config=nightly.yaml"); got != exitInconclusive && i == 0 || got == exitUsage {
+			t.Fatalf("exit %d: %s", got, g.stderr)
+		}
+		g.now = g.now.AddDate(0, 0, 1)
+		with := "--program="
+		if i == 2 {
+			with += "none"
+		}
+		g.do(0, "baseline", "pin", "last", with, "--why=good")
+	}
+	g.level = onlyEager(1.06)
+	// No revision tells them apart, but their files do.
+	g.has(g.night(exitFailure), "program.executable: 7692c3ad3540 or 3fc4ccfe7458 or 8b5b9db0c13d -> 8b5b9db0c13d\n")
+	if text, err := os.ReadFile(g.measuredBy); err != nil || string(text) != "two" {
+		t.Errorf("%s is %q, %v", g.measuredBy, text, err)
+	}
+}
+
+// What a build without a revision says of itself is what is checked out; its pin
+// knows better.
+func TestPinnedProgramHasItsOwnRevision(t *testing.T) {
+	made := func(executable, revision string) *results.Record {
+		return &results.Record{Program: results.Program{Revision: revision, Executable: executable},
+			Environment: results.Environment{Fields: []results.EnvironmentField{{Name: "program.revision", Value: revision}, {Name: "go.version", Value: revision}}}}
+	}
+	p := baseProgram{pin: "night-1", record: made("sum", "old")}
+	r := made("sum", "new")
+	p.name(r)
+	if r.Program.Revision != "old" || r.Environment.Fields[0].Value != "old" || r.Environment.Fields[1].Value != "new" {
+		t.Errorf("%+v", r)
+	}
+	other := made("another", "new")
+	p.name(other)
+	if !reflect.DeepEqual(other, made("another", "new")) {
+		t.Errorf("%+v", other)
+	}
+}
+
+// So few processes that no row can be judged are refused before anything is
+// measured, with how many are needed; without a baseline it is said.
+func TestFewProcesses(t *testing.T) {
+	run := func(n int) string {
+		return fmt.Sprintf("run: --batch=2 --mode=eager,graph --processes=%d\nsentinel: {off: true}\n", n)
+	}
+	g := newGuarded(t, run(3))
+	g.night(exitInconclusive)
+	g.has(g.stderr, "3 processes a night cannot judge 6 rows against one pinned night of as many: 5 can\n")
+	g.do(0, "baseline", "pin", "last", "--why=x")
+	g.cells = 0
+	g.night(exitUsage)
+	g.has(g.stderr, "trbench: --config: run: 3 processes a night cannot judge 6 rows against the 3 of the baseline\nhint: --processes=10 in run is enough against these pins; or drop them, and pin nights of at least 5\n")
+	if g.cells != 0 || len(g.briefs()) != 1 {
+		t.Errorf("%d replicates ran", g.cells)
+	}
+	g.configure(run(9))
+	g.night(exitUsage)
+	g.configure(run(10))
+	g.has(g.night(exitOK), "Verdict: same (6 rows: 6 same)")
+	if strings.Contains(g.stderr, "cannot judge") {
+		t.Errorf("%s", g.stderr)
 	}
 }
 
@@ -554,7 +773,7 @@ func TestDamageAtNight(t *testing.T) {
 	if g.cells != 0 {
 		t.Errorf("%d replicates ran", g.cells)
 	}
-	for file, want := range map[string]string{"pins.jsonl": "put the file back as it was, or take that line out of it", "nights/notes.txt": "take what is no night's own file out of the folder"} {
+	for file, want := range map[string]string{"pins.jsonl": "put the file back as it was; or take that line and all behind it out of it, and run trbench history reindex", "nights/notes.txt": "take what is no night's own file out of the folder"} {
 		other := newGuarded(t, guardedConfig)
 		other.base()
 		f, err := os.OpenFile(filepath.Join(other.dir, defaultHistory, file), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
@@ -587,7 +806,9 @@ func TestNightlyConfigs(t *testing.T) {
 		{"run: --batch=1\nsentinel: {run: --batch=1 --mode=step}", "must be one cell, with eager or graph"},
 		{"run: --batch=1\nsentinel: {sub_graph: X}", `names the sub_graph "X", which no step has`},
 		{"run: --batch=1\nsentinel: {processes: 3}", "has sentinel processes 3, which must be 4 to 1000"},
-		{"run: --batch=1\nconfirm_processes: 0", "has confirm_processes 0"},
+		{"run: --batch=1\nconfirm_processes: 3", "has confirm_processes 3, which must be 4 to 1000: fewer cannot confirm one row"},
+		{"run: --batch=1\nallow: [cpu.model, host.cpus, env.X, cpu.colour]", `allows "cpu.colour", which is no field of the machine`},
+		{"run: --batch=1\nallow: [env.]", `allows "env.", which is no field of the machine`},
 		{"run: --batch=1\ndeadline: soon", `has the deadline "soon", which is no time such as 3h`},
 		{"run: --batch=1\nretention: {full: 0}", "keeps less than one night"},
 		{"run: --batch=1\nbase_command: nightly.yaml", "which is no program"},

@@ -34,8 +34,8 @@ type nightlyConfig struct {
 	// page.html in it.
 	History string `yaml:"history"`
 	Page    string `yaml:"page"`
-	// BaseCommand is another trbench, of the base: with it, a confirmation
-	// measures both sides again, each by its own program.
+	// BaseCommand is another trbench, by which a confirmation measures base again
+	// beside head; empty for the program that the baseline kept.
 	BaseCommand string `yaml:"base_command"`
 	// Deadline is how long a night may take; empty for as long as it takes.
 	Deadline string   `yaml:"deadline"`
@@ -150,11 +150,17 @@ func (env *Env) readNightly(name string) (*nightlyConfig, error) {
 			return bad("has the deadline %q, which is no time such as 3h", c.Deadline)
 		}
 	}
+	for _, a := range c.Allow {
+		if !bedField(a) {
+			return nil, &bench.InputError{Name: "--config " + name, Reason: fmt.Sprintf("allows %q, which is no field of the machine", a), Hint: "trbench info lists the fields"}
+		}
+	}
+	least, _ := guard.Need(1, 1, 1, guard.DefaultOptions())
 	switch {
 	case len(strings.Fields(c.Run)) == 0:
 		return bad("has nothing to run: run has flags of trbench run")
-	case c.ConfirmProcesses < 1 || c.ConfirmProcesses > bench.MaxProcesses:
-		return bad("has confirm_processes %d, which must be 1 to %d", c.ConfirmProcesses, bench.MaxProcesses)
+	case c.ConfirmProcesses < least || c.ConfirmProcesses > bench.MaxProcesses:
+		return bad("has confirm_processes %d, which must be %d to %d: fewer cannot confirm one row", c.ConfirmProcesses, least, bench.MaxProcesses)
 	case c.Sentinel.Processes < 4 || c.Sentinel.Processes > bench.MaxProcesses:
 		return bad("has sentinel processes %d, which must be 4 to %d", c.Sentinel.Processes, bench.MaxProcesses)
 	case !slices.ContainsFunc(allSubGraphs(), func(g workloads.SubGraph) bool { return g.String() == c.Sentinel.SubGraph }):

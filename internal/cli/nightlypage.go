@@ -37,7 +37,7 @@ func (n *nightly) show(o *outcome, night *history.Night) error {
 	}
 	doubts, remarks := n.doubts(night), n.remarks(o, rates)
 	if over > 0 {
-		doubts = append(doubts, fmt.Sprintf("The records of the baseline and of this night take %s more than max_bytes.", report.Bytes(over)))
+		doubts = append(doubts, fmt.Sprintf("The records and programs of the baseline and this night take %s more than max_bytes.", report.Bytes(over)))
 	}
 	if err := n.page(o, night, doubts, remarks, series, changes); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (n *nightly) show(o *outcome, night *history.Night) error {
 	for _, l := range slices.Concat(doubts, remarks, changeLines(changes)) {
 		out.linef("  %s", l)
 	}
-	out.linef("  %s of records in %s, %d thinned", report.Bytes(bytes), n.env.short(n.config.History), len(removed))
+	out.linef("  %s of records and programs in %s, %d thinned", report.Bytes(bytes), n.env.short(n.config.History), len(removed))
 	out.linef("Page: %s", n.env.short(n.config.Page))
 	return out.err
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tech-renaissance/trbench/bench"
@@ -62,18 +63,99 @@ func (n *nightly) begin() error {
 func (n *nightly) readPins() error {
 	for _, p := range n.pins {
 		r, err := n.store.Record(p.Record)
-		var damaged *history.DamagedError
-		switch {
-		case errors.As(err, &damaged):
-			err = errors.New(damaged.Problems[0])
-		case err == nil:
-			n.base = append(n.base, guard.Named{Name: p.Name, Record: r})
+		if err != nil {
+			return n.badPin(p, err)
+		}
+		n.base = append(n.base, guard.Named{Name: p.Name, Record: r})
+	}
+	if err := n.findProgram(); err != nil {
+		return err
+	}
+	return n.checkProcesses()
+}
+
+func (n *nightly) badPin(p history.Pin, err error) error {
+	var damaged *history.DamagedError
+	if errors.As(err, &damaged) {
+		err = errors.New(damaged.Problems[0])
+	}
+	return &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(),
+		Hint: fmt.Sprintf("put the file back, or take the pin out: trbench baseline drop %s --dir=%s --why=TEXT", p.Name, n.env.short(n.config.History))}
+}
+
+// baseProgram is what measures base again.
+type baseProgram struct {
+	path string // empty for none
+	// pin is whose program it is, and record what that was pinned for; empty and
+	// nil where the configuration names the program.
+	pin    string
+	record *results.Record
+}
+
+// findProgram is base_command, or the program of the latest pin that has one:
+// of programs that were found to be good the one nearest to head.
+func (n *nightly) findProgram() error {
+	if n.config.BaseCommand != "" {
+		n.program.path = n.config.BaseCommand
+		return nil
+	}
+	for i, p := range slices.Backward(n.pins) {
+		if p.Program == nil {
 			continue
 		}
-		return &bench.InputError{Name: "pin " + p.Name, Reason: "cannot be used: " + err.Error(),
-			Hint: fmt.Sprintf("put the file back, or take the pin out: trbench baseline drop %s --dir=%s --why=TEXT", p.Name, n.env.short(n.config.History))}
+		path, err := n.store.Program(*p.Program)
+		if err != nil {
+			return n.badPin(p, err)
+		}
+		n.program = baseProgram{path, p.Name, n.base[i].Record}
+		return nil
+	}
+	if len(n.pins) > 0 {
+		fmt.Fprintln(n.env.Stderr, "no pin has its program, and there is no base_command: base cannot be measured again, so that a slower row ends the night without a verdict (3)")
 	}
 	return nil
+}
+
+// checkProcesses finds, before hours of measuring, that so few processes cannot
+// tell of any row; without a baseline it says what such nights could tell.
+func (n *nightly) checkProcesses() error {
+	o := guard.DefaultOptions()
+	perNight := n.plan.Processes
+	if len(n.base) == 0 {
+		rows := len(n.plan.Cells) * len(n.plan.Configurations) * len(results.Gated())
+		if _, least := guard.Need(perNight, perNight, rows, o); least > perNight {
+			fmt.Fprintf(n.env.Stderr, "%s a night cannot judge %s against one pinned night of as many: %d can\n", processes(perNight), count(rows, "row"), least)
+		}
+		return nil
+	}
+	g, err := guard.Gather(n.base, n.base)
+	if err != nil {
+		return &bench.InputError{Name: "the baseline", Reason: "cannot be used: " + err.Error(), Hint: "trbench baseline drop takes a pin out"}
+	}
+	var base []int
+	for _, r := range g.Rows {
+		if slices.Contains(n.plan.Cells, r.Key.Cell) && slices.Contains(n.plan.Configurations, r.Key.Configuration) {
+			base = append(base, len(slices.Concat(r.Base...)))
+		}
+	}
+	can := func(base, head, rows int) bool {
+		b, h := guard.Need(base, head, rows, o)
+		return b == base && h == head
+	}
+	if len(base) == 0 || slices.ContainsFunc(base, func(b int) bool { return can(b, perNight, len(base)) }) {
+		return nil
+	}
+	most := slices.Max(base)
+	reason := fmt.Sprintf("%s a night cannot judge %s against the %d of the baseline", processes(perNight), count(len(base), "row"), most)
+	_, both := guard.Need(perNight, perNight, len(base), o)
+	hint := fmt.Sprintf("pin nights of at least %d", both)
+	for head := perNight; head <= bench.MaxProcesses; head++ {
+		if can(most, head, len(base)) {
+			hint = fmt.Sprintf("--processes=%d in run is enough against these pins; or drop them, and pin nights of at least %d", head, both)
+			break
+		}
+	}
+	return &bench.InputError{Name: "--config: run:", Reason: reason, Hint: hint}
 }
 
 func (n *nightly) save() error {

@@ -33,7 +33,9 @@ func OS() *Env {
 		Context: ctx, Stdin: os.Stdin, Stdout: os.Stdout, StdoutLost: lost(os.Stdout), Stderr: os.Stderr, Args: os.Args[1:], Getenv: os.Getenv,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Columns: columns,
 		WorkDir: dir, Now: time.Now, Engine: engine,
-		Program: self, Name: os.Args[0], Machine: engine.Machine, Readings: engine.Readings,
+		// Not the file of that name, which a new build may have replaced.
+		Executable: "/proc/self/exe",
+		Program:    self, Name: os.Args[0], Machine: engine.Machine, Readings: engine.Readings,
 	}
 }
 

@@ -297,7 +297,7 @@ func (o *runOptions) newRecord(ctx context.Context, device Device) *results.Reco
 		Schema:    results.Schema{Name: results.SchemaName, Major: results.SchemaMajor, Minor: results.SchemaMinor},
 		Created:   o.env.Now().UTC(),
 		Arguments: o.env.Args, Seed: uint64(o.seed), Quick: o.quick,
-		Program: program(),
+		Program: o.env.identity(),
 		Host:    results.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU()},
 		Device:  results.Device{Name: device.Name, Description: device.Description},
 	}

@@ -165,13 +165,10 @@ func (t *trials) gather(ctx context.Context, name string, processes int, inject 
 // the row that counts, nil for all.
 func (t *trials) trial(ctx context.Context, name string, g *guard.Gathered, inject *results.Injection, key *results.RowKey, noise *float64) (history.Trial, error) {
 	options := guard.DefaultOptions()
-	hand := func(rows []guard.Row) []guard.Row {
-		for i := range rows {
-			if key != nil && rows[i].Key == *key {
-				rows[i].Noise = noise
-			}
+	for i := range g.Rows {
+		if key != nil && g.Rows[i].Key == *key {
+			g.Rows[i].Noise = noise
 		}
-		return rows
 	}
 	counts := func(rows []results.RowVerdict) (bool, string) {
 		if key == nil {
@@ -180,7 +177,7 @@ func (t *trials) trial(ctx context.Context, name string, g *guard.Gathered, inje
 		i := slices.IndexFunc(rows, func(v results.RowVerdict) bool { return v.Row == *key })
 		return i >= 0 && rows[i].Verdict == results.Slower, rows[max(i, 0)].Verdict
 	}
-	first := guard.Decide(hand(g.Rows), options)
+	first := guard.Decide(g.Rows, options)
 	var out history.Trial
 	out.First, out.Verdict = counts(first)
 	for _, v := range first {
@@ -188,15 +185,15 @@ func (t *trials) trial(ctx context.Context, name string, g *guard.Gathered, inje
 			out.Why = v.Why
 		}
 	}
-	slower := guard.ToConfirm(first)
-	if len(slower) == 0 {
+	if len(guard.ToConfirm(first)) == 0 {
 		return out, nil
 	}
 	again, err := t.gather(ctx, name+"-again", t.n.config.ConfirmProcesses, inject)
 	if err != nil {
 		return out, err
 	}
-	rows := slices.DeleteFunc(again.Rows, func(r guard.Row) bool { return !slices.Contains(slower, r.Key) })
-	out.Final, out.Verdict = counts(guard.Confirm(first, guard.Decide(hand(rows), options)))
+	// No change of the machine to look for: base's second measurement is not set
+	// against its first, which was minutes before.
+	out.Final, out.Verdict = counts(guard.Confirm(first, guard.Again{Rows: again.Rows}, options))
 	return out, nil
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,11 +23,10 @@ func newVersionCmd(env *Env) *cobra.Command {
 		Short: "print which build this is",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			p := program()
 			if asJSON {
-				return printJSON(env.Stdout, p)
+				return printJSON(env.Stdout, env.identity())
 			}
-			_, err := fmt.Fprintf(env.Stdout, "trbench %s\n", describe(p))
+			_, err := fmt.Fprintf(env.Stdout, "trbench %s\n", describe(program()))
 			return err
 		},
 	}
@@ -50,6 +51,27 @@ func program() results.Program {
 		}
 		return checkoutRevision(filepath.Dir(self))
 	})
+}
+
+// identity is program with the hash of its file, which takes a fifth of a second.
+func (env *Env) identity() results.Program {
+	p := program()
+	p.Executable, _ = fileHash(env.Executable) // unknown, then
+	return p
+}
+
+// fileHash is a file's SHA-256 in hex.
+func fileHash(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func programOf(info *debug.BuildInfo, checkout func() string) results.Program {

@@ -61,6 +61,17 @@ const (
 	EnvPrefix = "env."
 )
 
+// BedFields are the names of all fields of the bed, but for those that only a GPU's
+// reader knows, and variables, which begin with [EnvPrefix].
+func BedFields() []string {
+	return []string{
+		GPUName, GPUCount, GPUMemoryBytes, GPUClockLimitHz, GPUMemoryClockLimit, GPUPowerLimitW, GPUMIG, GPUECC, GPUPersistence,
+		CPUModel, CPUSockets, CPUCores, CPUThreads, CPUUsable, CPUSMT, CPUGovernor, CPUFrequencyDriver, CPUEnergyPreference, CPULimitHz, CPUBoost,
+		NUMANodes, MemoryTotalBytes, ClockSource, OSArch, OSKernel, OSRelease, MachineProduct, MachineVirtual, MachineContainer, MachinePower,
+		CgroupCPUs, CgroupMemoryBytes, GoMaxProcs,
+	}
+}
+
 // Names of the readings.
 const (
 	Load1             = "load1"                     // tasks

@@ -31,7 +31,8 @@ func compared() *results.Comparison {
 	}
 	slower := row("eager", results.StepTimeNs, results.Slower, results.Confirmed, 1e6, 1.1e6)
 	again := row("eager", results.StepTimeNs, results.Slower, results.Significant, 1e6, 1.2e6)
-	slower.First, slower.Confirmation = results.Slower, &again
+	baseAgain := row("eager", results.StepTimeNs, results.Same, results.NoEvidence, 1e6, 1.0003e6)
+	slower.First, slower.Confirmation, slower.BaseAgain = results.Slower, &again, &baseAgain
 	unclear := row("graph", results.StepTimeNs, results.Ambiguous, results.NotSignificant, 2e6, 2.04e6)
 	unclear.Next = "measure with 9 processes a side"
 	odd := row("eager", results.LatencyNs, results.Slower, results.Confirmed, 1e3, 25e3)
@@ -161,7 +162,7 @@ func TestComparison(t *testing.T) {
 		t.Errorf("changes sort by %q, want %q", changes, want)
 	}
 	numbers := byID(doc, "row-0")
-	for _, want := range []string{"0.0080", "20.00%", "1000000 1000001", "1099999", "Measured again", "16 of 6 pairs"} {
+	for _, want := range []string{"0.0080", "20.00%", "1000000 1000001", "1099999", "Measured again", "Base's second measurement, as head, against its first", "1000299", "16 of 6 pairs"} {
 		if !strings.Contains(text(numbers), strings.TrimRight(want, "0")) {
 			t.Errorf("the numbers behind a row lack %q: %s", want, text(numbers))
 		}

@@ -18,7 +18,7 @@ import (
 
 // indexVersion is that of the tables below. An index of another version is made
 // anew.
-const indexVersion = 1
+const indexVersion = 2
 
 const tables = `
 CREATE TABLE nights (seq INTEGER PRIMARY KEY, name TEXT, sum TEXT, previous TEXT, id TEXT, began INTEGER, ended INTEGER,
@@ -28,6 +28,7 @@ CREATE TABLE rows (row INTEGER PRIMARY KEY, name TEXT UNIQUE, key TEXT, unit TEX
 CREATE TABLE points (row INTEGER, seq INTEGER, value REAL, PRIMARY KEY (row, seq)) WITHOUT ROWID;
 CREATE TABLE processes (row INTEGER, seq INTEGER, list TEXT, PRIMARY KEY (row, seq)) WITHOUT ROWID;
 CREATE TABLE changes (seq INTEGER, change TEXT);
+CREATE TABLE journals (name TEXT PRIMARY KEY, lines INTEGER, digest TEXT);
 `
 
 // index is SQLite's. All of it can be made from the files.
@@ -191,6 +192,20 @@ func (x *index) find(id string) (sequence int, found bool, err error) {
 		return 0, false, nil
 	}
 	return sequence, err == nil, err
+}
+
+// journal is how many lines a journal had, and the digest of the last of them.
+func (x *index) journal(name string) (lines int, last string, err error) {
+	err = x.db.QueryRow(`SELECT lines, digest FROM journals WHERE name = ?`, name).Scan(&lines, &last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, "", nil
+	}
+	return lines, last, err
+}
+
+func (x *index) setJournal(name string, lines int, last string) error {
+	_, err := x.db.Exec(`INSERT OR REPLACE INTO journals VALUES (?, ?, ?)`, name, lines, last)
+	return err
 }
 
 // add puts nights in, all or none.

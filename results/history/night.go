@@ -99,7 +99,9 @@ const (
 	nightRemedy   = "put the file back as it was, or take it away and run trbench history reindex, which then lists the night as missing"
 	foreignRemedy = "take what is no night's own file out of the folder"
 	folderRemedy  = "put the folder back; without it, begin another history elsewhere, or take what is left of this one away"
-	lineRemedy    = "put the file back as it was, or take that line out of it"
+	lineRemedy    = "put the file back as it was; or take that line and all behind it out of it, and run trbench history reindex"
+	cutRemedy     = "put the file back as it was, or run trbench history reindex, which takes what is there for all there is"
+	programRemedy = "put the file back as it was, or drop the pin, and pin again with the program that measured it"
 	recordRemedy  = "put the file back as it was"
 )
 

@@ -22,8 +22,9 @@ import (
 //   - the first night of each month.
 //
 // Timelines, which are larger than all else, are kept of the last Timelines
-// nights. If all that takes more than MaxBytes, the oldest go, timelines before
-// records, pins and the newest night's excepted.
+// nights, and programs as long as a pin has them. If all that takes more than
+// MaxBytes, the oldest go, timelines before records, pins and the newest night's
+// excepted.
 type Retention struct {
 	Full      int   `json:"full"`
 	Weeks     int   `json:"weeks"`
@@ -37,11 +38,13 @@ func DefaultRetention() Retention {
 	return Retention{Full: 30, Weeks: 52, Timelines: 7, MaxBytes: 2 << 30}
 }
 
-// Thin removes records by the rule, and those of no night, which one that was
-// killed left behind; keep names files of the night under way. It says what it
-// removed, and what all records take now. Where pins and the newest night alone
-// take more than the limit, over says by how much.
+// Thin removes records by the rule, those of no night, which one that was
+// killed left behind, and programs of no pin; keep names files of the night
+// under way. It says what it removed, and what all records and programs take
+// now. Where pins and the newest night alone take more than the limit, over says
+// by how much.
 func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, over int64, err error) {
+	defer s.lock()()
 	nights, err := s.List()
 	if err != nil {
 		return nil, 0, 0, err
@@ -57,6 +60,9 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 	fixed := map[string]bool{}
 	for _, p := range pins {
 		fixed[p.Record.File] = true
+		if p.Program != nil {
+			fixed[p.Program.File] = true
+		}
 	}
 	for _, name := range keep {
 		fixed[name] = true
@@ -72,23 +78,30 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 			fixed[r.File] = fixed[r.File] || i == len(nights)-1
 		}
 	}
-	size := map[string]int64{}
-	var old []string
-	for _, e := range entries {
-		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, 0, 0, fmt.Errorf("read the history's records: %w", err)
-		}
-		size[e.Name()] = info.Size()
-		bytes += info.Size()
-		old = append(old, e.Name())
+	programs, err := os.ReadDir(filepath.Join(s.dir, programsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, 0, fmt.Errorf("read the history's programs: %w", err)
 	}
+	size, in := map[string]int64{}, map[string]string{}
+	var old []string
+	for dir, entries := range map[string][]fs.DirEntry{recordsDir: entries, programsDir: programs} {
+		for _, e := range entries {
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return nil, 0, 0, fmt.Errorf("read the history's records: %w", err)
+			}
+			size[e.Name()], in[e.Name()] = info.Size(), dir
+			bytes += info.Size()
+			old = append(old, e.Name())
+		}
+	}
+	slices.Sort(old)
 	slices.SortStableFunc(old, func(a, b string) int { return age[b] - age[a] })
 	drop := func(name string) error {
-		if err := os.Remove(filepath.Join(s.dir, recordsDir, name)); err != nil {
+		if err := os.Remove(filepath.Join(s.dir, in[name], name)); err != nil {
 			return fmt.Errorf("thin the history: %w", err)
 		}
 		removed, bytes = append(removed, name), bytes-size[name]

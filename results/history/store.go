@@ -22,10 +22,11 @@ import (
 )
 
 const (
-	nightsDir  = "nights"
-	recordsDir = "records"
-	indexFile  = "index.sqlite"
-	tempPrefix = ".trbench-"
+	nightsDir   = "nights"
+	recordsDir  = "records"
+	programsDir = "programs"
+	indexFile   = "index.sqlite"
+	tempPrefix  = ".trbench-"
 )
 
 // Store is an open history. It is used from one goroutine. Who adds to it must
@@ -53,8 +54,9 @@ type file struct {
 
 // Open reads the history in dir. With create, a folder that is not there is
 // made; without it is an error. Every night's file is checked against its name
-// and against the one before; what is not as it was written is a
-// [*DamagedError]. The caller closes the store.
+// and against the one before, and so are pins and acknowledgements, line by
+// line; what is not as it was written is a [*DamagedError]. The caller closes
+// the store.
 func Open(dir string, create bool) (*Store, error) {
 	return open(dir, create, false)
 }
@@ -103,7 +105,7 @@ func open(dir string, create, anew bool) (_ *Store, err error) {
 	}
 	if s.Rebuilt == "" {
 		if err := s.index.add(s.fresh()); err == nil {
-			return s, nil
+			return s, s.checkJournals()
 		} else {
 			s.Rebuilt = err.Error()
 		}
@@ -116,9 +118,21 @@ func open(dir string, create, anew bool) (_ *Store, err error) {
 	}
 	if s.index, err = makeIndex(path, s.fresh); err != nil {
 		s.Rebuilt += "; it cannot be written, so it is kept in memory: " + err.Error()
-		s.index, err = makeIndex(inMemory, s.fresh)
+		if s.index, err = makeIndex(inMemory, s.fresh); err != nil {
+			return nil, err
+		}
 	}
-	return s, err
+	return s, s.checkJournals()
+}
+
+// checkJournals finds damage of pins and acknowledgements.
+func (s *Store) checkJournals() error {
+	for _, name := range []string{pinsFile, acksFile} {
+		if _, err := s.journal(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fresh are the nights that the index does not have.
@@ -333,7 +347,7 @@ func (s *Store) Append(n *Night) (string, error) {
 	}
 	sum := hashOf(b)
 	name := n.fileName(sum)
-	if err := s.put(filepath.Join(s.dir, nightsDir), name, b); err != nil {
+	if err := s.put(filepath.Join(s.dir, nightsDir), name, b, 0o666); err != nil {
 		return "", err
 	}
 	s.files = append(s.files, file{name: name, sum: sum, sequence: n.Sequence, previous: n.Previous})
@@ -354,7 +368,7 @@ func (s *Store) Keep(role string, r *results.Record) (Kept, error) {
 	sum := hashOf(b)
 	k := Kept{Role: role, SHA256: sum, Bytes: int64(len(b)),
 		File: fmt.Sprintf("%s-%s-%s.json.gz", r.Created.UTC().Format("20060102T150405Z"), strings.ReplaceAll(role, " ", "-"), sum[:hashInName])}
-	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b)
+	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b, 0o666)
 }
 
 // RoleTimeline is the role of a traced pass's timeline, which [Retention] keeps
@@ -375,7 +389,7 @@ func (s *Store) KeepTimeline(created time.Time, file string) (Kept, error) {
 	sum := hashOf(b)
 	k := Kept{Role: RoleTimeline, SHA256: sum, Bytes: int64(len(b)),
 		File: fmt.Sprintf("%s-%s-%s%s", created.UTC().Format("20060102T150405Z"), RoleTimeline, sum[:hashInName], timelineSuffix)}
-	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b)
+	return k, s.put(filepath.Join(s.dir, recordsDir), k.File, b, 0o666)
 }
 
 // Records is the folder of records and timelines.
@@ -395,9 +409,45 @@ func (s *Store) Record(k Kept) (*results.Record, error) {
 	return results.ReadFile(path)
 }
 
+// RoleProgram is the role of a program that is kept with a pin.
+const RoleProgram = "program"
+
+// KeepProgram stores a copy of a program's file, whose SHA-256 must be sum, and
+// says where: in a folder of its own, from which [Store.Thin] removes what no pin
+// has. One that is there already is not written again.
+func (s *Store) KeepProgram(file, sum string) (Kept, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Kept{}, fmt.Errorf("read the program: %w", err)
+	}
+	if hashOf(b) != sum {
+		return Kept{}, fmt.Errorf("read the program %s: it is not what it was: its SHA-256 is %s, not %s", file, hashOf(b), sum)
+	}
+	dir := filepath.Join(s.dir, programsDir)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return Kept{}, &FullError{dir, err}
+	}
+	k := Kept{Role: RoleProgram, SHA256: sum, Bytes: int64(len(b)), File: "trbench-" + sum[:hashInName]}
+	return k, s.put(dir, k.File, b, 0o777)
+}
+
+// Program is the file of a program that is kept, to be started. One that is not
+// as it was written is a [*DamagedError].
+func (s *Store) Program(k Kept) (string, error) {
+	path := filepath.Join(s.dir, programsDir, k.File)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("the program %s/%s cannot be read: %w", programsDir, k.File, cause(err))
+	}
+	if hashOf(b) != k.SHA256 {
+		return "", &DamagedError{s.dir, []string{fmt.Sprintf("%s/%s is not as it was written", programsDir, k.File)}, programRemedy}
+	}
+	return path, nil
+}
+
 // put writes a file of that name unless there is one: the names hold the hash
 // of what is in them.
-func (s *Store) put(dir, name string, b []byte) (err error) {
+func (s *Store) put(dir, name string, b []byte, mode fs.FileMode) (err error) {
 	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return nil
@@ -407,7 +457,7 @@ func (s *Store) put(dir, name string, b []byte) (err error) {
 			err = &FullError{path, err}
 		}
 	}()
-	f, err := os.OpenFile(filepath.Join(dir, tempPrefix+NewID()+".tmp"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := os.OpenFile(filepath.Join(dir, tempPrefix+NewID()+".tmp"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
@@ -450,7 +500,7 @@ func NewID() string {
 
 // Sweep removes what a night that was killed left half written.
 func (s *Store) Sweep() error {
-	for _, d := range []string{nightsDir, recordsDir} {
+	for _, d := range []string{nightsDir, recordsDir, programsDir} {
 		left, err := filepath.Glob(filepath.Join(s.dir, d, tempPrefix+"*.tmp"))
 		if err != nil {
 			return err

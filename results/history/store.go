@@ -445,11 +445,11 @@ func (s *Store) Program(k Kept) (string, error) {
 	return path, nil
 }
 
-// put writes a file of that name unless there is one: the names hold the hash
-// of what is in them.
+// put writes a file of that name unless there is one as it would be: the names
+// hold the hash of what is in them, and one that was damaged is put right.
 func (s *Store) put(dir, name string, b []byte, mode fs.FileMode) (err error) {
 	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err == nil {
+	if is, err := os.ReadFile(path); err == nil && bytes.Equal(is, b) {
 		return nil
 	}
 	defer func() {

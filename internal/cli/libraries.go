@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,6 +69,18 @@ func (l Libraries) words() (out []string) {
 		}
 	}
 	return out
+}
+
+// librariesIn are the files that a command line named; what else stands there
+// is passed over.
+func librariesIn(arguments []string) (l Libraries) {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	set.ParseErrorsAllowlist.UnknownFlags = true
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	l.addLibraries(set)
+	_ = set.Parse(arguments) // up to what cannot be read
+	return l
 }
 
 // over is l where it names a file, and other elsewhere.

@@ -175,6 +175,41 @@ func TestWorkersGetTheLibraries(t *testing.T) {
 	}
 }
 
+// A resumed run takes the libraries that the record's command named.
+func TestLibrariesOfACommand(t *testing.T) {
+	line := []string{"run", "--device=cuda", "--cudnn=/opt/cudnn/lib", "--out", "x.json", "--cupti", "lib/libcupti.so", "--tune=fills", "--batch=1,2"}
+	if got, want := librariesIn(line), (Libraries{CuDNN: "/opt/cudnn/lib", CUPTI: "lib/libcupti.so"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := librariesIn([]string{"run", "--cudnn=", "--nvml=x"}); got != (Libraries{}) {
+		t.Errorf("%+v of a line that cannot be read", got)
+	}
+	if got, want := (Libraries{CuDNN: "mine"}).over(librariesIn(line)), (Libraries{CuDNN: "mine", CUPTI: "lib/libcupti.so"}); got != want {
+		t.Errorf("%+v, want %+v: flags come first", got, want)
+	}
+
+	dir := t.TempDir()
+	var used []Libraries
+	e := gpuEngine("purego")
+	e.UseLibraries = func(l Libraries) error { used = append(used, l); return nil }
+	resume := func(flags ...string) {
+		t.Helper()
+		interrupt(t, filepath.Join(dir, "r.json"))
+		if code, _, stderr := invoke(t, t.Context(), e, dir, append([]string{"run", "--resume=r.json"}, flags...)...); code != 0 {
+			t.Fatal(code, stderr)
+		}
+	}
+	if code, _, stderr := invoke(t, t.Context(), e, dir, "run", "--device=cuda", "--batch=2", "--cudnn=/opt/cudnn", "--out=r.json"); code != 0 {
+		t.Fatal(code, stderr)
+	}
+	resume()
+	resume("--cudnn=/other", "--nvml=/opt/nvml")
+	want := []Libraries{{CuDNN: "/opt/cudnn"}, {CuDNN: "/opt/cudnn"}, {CuDNN: "/other", NVML: "/opt/nvml"}}
+	if !slices.Equal(used, want) {
+		t.Errorf("the engine was given %+v, want %+v", used, want)
+	}
+}
+
 // Launchers are an axis of eager alone, and refused where they cannot submit.
 func TestLaunchers(t *testing.T) {
 	for name, c := range map[string]struct {

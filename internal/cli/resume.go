@@ -14,7 +14,8 @@ import (
 )
 
 // resumed is the session that goes on with the record of --resume, into the
-// same file. All but the way of printing is the record's; --processes may ask
+// same file. All but the way of printing is the record's, the files of libraries
+// that its command named as well, unless flags name others; --processes may ask
 // for more than it planned.
 func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 	if o.resume == "" {
@@ -67,7 +68,11 @@ func (o *runOptions) resumed(cmd *cobra.Command) (_ *runSession, err error) {
 		kernels = append(kernels, c.Kernels)
 	}
 	slices.Sort(kernels)
-	if err := o.env.useLibraries(o.libraries, r.Device.Name, slices.Compact(kernels)); err != nil {
+	libraries := o.libraries
+	if r.Device.Name != "cpu" { // which opens none, whatever --device=auto was given
+		libraries = libraries.over(librariesIn(r.Arguments))
+	}
+	if err := o.env.useLibraries(libraries, r.Device.Name, slices.Compact(kernels)); err != nil {
 		return nil, err
 	}
 	known := func(d Device) bool { return d.Name == r.Device.Name }

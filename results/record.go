@@ -73,13 +73,17 @@ const (
 	FromCheckout = "checkout"
 )
 
-// Equal says whether both are the same build, as far as is known.
+// Equal says whether both are the same build, as far as is known: builds with
+// local changes differ in their files alone.
 func (p Program) Equal(o Program) bool {
 	dirty := func(d *bool) string {
 		if d == nil {
 			return "unknown"
 		}
 		return strconv.FormatBool(*d)
+	}
+	if p.Executable != "" && o.Executable != "" && p.Executable != o.Executable {
+		return false
 	}
 	return p.Version == o.Version && p.Revision == o.Revision && p.RevisionFrom == o.RevisionFrom && dirty(p.Dirty) == dirty(o.Dirty) && p.Go == o.Go
 }

@@ -187,8 +187,12 @@ func (o *baselineOptions) keepProgram(s *history.Store, r *results.Record) (kept
 		return nil, "", fmt.Errorf("cannot be pinned with --program=%s: %w", o.program, unwrapPath(err))
 	case sum == made:
 		k, err := s.KeepProgram(file, sum)
-		if err != nil {
+		var full *history.FullError
+		switch {
+		case errors.As(err, &full):
 			return nil, "", err
+		case err != nil:
+			return nil, "", fmt.Errorf("cannot be pinned with its program: %w; --program=none pins it without", unwrapPath(err))
 		}
 		return &k, "", nil
 	case o.program != "":

@@ -29,8 +29,9 @@ type Env struct {
 	WorkDir string // what relative file names on the command line are relative to
 	Now     func() time.Time
 	Engine  Engine
-	// Program is the file to start for worker processes, and Name what it is
-	// called as. Without a program replicates run in this process.
+	// Program is the file that this program was started from, and Name what it is
+	// called as. Worker processes are of Executable, or of Program where that is
+	// unknown. Without a program replicates run in this process.
 	Program, Name string
 	// Executable is a file that has the bytes of this program as it runs; empty is
 	// unknown.

@@ -167,6 +167,20 @@ func TestWorkersGetTheLibraries(t *testing.T) {
 	if got := strings.Fields(string(b)); !slices.Equal(got, []string{"worker", "--libcuda=" + want.Driver, "--cudnn=" + want.CuDNN}) {
 		t.Errorf("the worker was given %q", got)
 	}
+	// A worker is of the program that runs, whatever stands now where it was.
+	if err := os.Rename(worker, filepath.Join(dir, "running")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(worker, []byte("#!/bin/sh\necho another build >arguments\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env.Executable = filepath.Join(dir, "running")
+	if _, err := env.replicate(context.Background(), bench.CellRequest{}); err == nil {
+		t.Error("the worker succeeded")
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "arguments")); err != nil || string(again) != string(b) {
+		t.Errorf("another program was started: %q, %v", again, err)
+	}
 	used = nil
 	env.Args, env.Stdin = append([]string{}, strings.Fields(string(b))...), strings.NewReader("")
 	Main(env) // fails at its empty request

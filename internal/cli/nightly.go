@@ -381,7 +381,6 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 		list = append(list, &measurement{env: n.env, file: n.tonight(fmt.Sprintf("confirm-%d-head.json", i)), flags: flags})
 	}
 	fmt.Fprintf(n.env.Stderr, "confirming %s of %s\n", count(len(guard.ToConfirm(first.Rows)), "slower row"), count(len(cells), "cell"))
-	c.alone = n.program.path == ""
 	done := 0
 	if !n.omitted("confirmation") {
 		var err error
@@ -394,7 +393,6 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 		default:
 			n.warn("base_not_measured", fmt.Sprintf("the program of pin %s, which was to measure base again, %s: head is measured again alone", n.program.pin, lost.reason))
 			list = slices.DeleteFunc(list, func(m *measurement) bool { return m.program != "" })
-			c.alone = true
 			done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left)
 		}
 		if err != nil {
@@ -406,6 +404,11 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 			}
 		}
 	}
+	list, err := n.onlyPinned(list)
+	if err != nil {
+		return err
+	}
+	c.alone = !slices.ContainsFunc(list, func(m *measurement) bool { return m.program != "" })
 	for _, m := range list {
 		r, err := m.record()
 		if err != nil {
@@ -424,6 +427,28 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 	}
 	c.missing = len(c.headAgain) == 0
 	return nil
+}
+
+// onlyPinned leaves out base's measurements if one is not by the program that was
+// pinned: it was found good before the night, and may have been replaced since.
+func (n *nightly) onlyPinned(list []*measurement) ([]*measurement, error) {
+	if n.program.record == nil {
+		return list, nil
+	}
+	for _, m := range list {
+		if m.program == "" {
+			continue
+		}
+		r, err := m.record()
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.Program.Executable != n.program.record.Program.Executable {
+			n.warn("base_not_measured", fmt.Sprintf("the program of pin %s, which was to measure base again, was replaced before it did: head is compared with the pinned runs alone", n.program.pin))
+			return slices.DeleteFunc(list, func(m *measurement) bool { return m.program != "" }), nil
+		}
+	}
+	return list, nil
 }
 
 // name makes a record say of the pinned program what its pin does: that of a

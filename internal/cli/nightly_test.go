@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,10 +32,11 @@ type guarded struct {
 	// level multiplies a configuration's times.
 	level func(r bench.CellRequest, k results.ConfigurationKey) float64
 	// pinnedLevel is the same for the program that is kept with pins; nil is 1. baseEnds,
-	// if set, is how that ends before it begins.
+	// if set, is how that ends before it begins, and replace what is done to it before.
 	pinnedLevel func(r bench.CellRequest, k results.ConfigurationKey) float64
 	measuredBy  string // the program that measured base last
 	baseEnds    error
+	replace     func(program string) error
 	// before, if set, is called before each replicate.
 	before func(r bench.CellRequest) error
 	cells  int // replicates that ended
@@ -119,6 +121,11 @@ func (g *guarded) call(ctx context.Context, args ...string) (code int, stdout st
 		g.measuredBy = program
 		if g.baseEnds != nil {
 			return g.baseEnds
+		}
+		if g.replace != nil {
+			if err := g.replace(program); err != nil {
+				return err
+			}
 		}
 		base := *g
 		base.level = g.pinnedLevel
@@ -302,6 +309,9 @@ func TestHeadAlone(t *testing.T) {
 			}
 		},
 		"a program that ends": func(g *guarded) { g.baseEnds = errors.New("exit status 7") },
+		"a program that was replaced": func(g *guarded) {
+			g.replace = func(program string) error { return os.WriteFile(program, []byte("another build"), 0o777) }
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
@@ -310,9 +320,15 @@ func TestHeadAlone(t *testing.T) {
 			g.level = onlyEager(1.06)
 			out := g.night(exitInconclusive)
 			g.has(out, "Verdict: ambiguous (3 rows: 3 ambiguous)", "base_not_measured, again +", "[head_measured_again]")
-			if g.baseEnds != nil {
+			switch {
+			case g.replace != nil:
+				g.has(out, "the program of pin night-3, which was to measure base again, was replaced before it did: head is compared with the pinned runs alone [base_not_measured]")
+				g.replace = func(string) error { return nil }
+				g.do(0, "baseline", "pin", "4", "--why=puts the copy right")
+				g.do(0, "baseline", "drop", "night-4", "--why=was for that")
+			case g.baseEnds != nil:
 				g.has(out, "the program of pin night-3, which was to measure base again, ended without success (exit status 7): head is measured again alone [base_not_measured]")
-			} else {
+			default:
 				g.has(g.stderr, "no pin has its program, and there is no base_command: base cannot be measured again")
 			}
 			if list := g.briefs(); list[3].Verdict != results.Ambiguous || len(list[3].Slower) != 0 {
@@ -351,6 +367,13 @@ func TestPinnedProgram(t *testing.T) {
 	}{
 		{" cannot be read: no such file or directory\nhint: put ", func() error { return os.Remove(programs[0]) }},
 		{" is not as it was written\nhint: put ", func() error { return os.WriteFile(programs[0], text[1:], 0o777) }},
+		{" cannot be started: permission denied\nhint: put ", func() error {
+			return errors.Join(os.WriteFile(programs[0], text, 0o666), os.Chmod(programs[0], 0o644))
+		}},
+		{" cannot be read: is no regular file\nhint: put ", func() error { return errors.Join(os.Remove(programs[0]), os.Mkdir(programs[0], 0o777)) }},
+		{" cannot be read: is no regular file\nhint: put ", func() error {
+			return errors.Join(os.Remove(programs[0]), syscall.Mkfifo(programs[0], 0o666))
+		}},
 	} {
 		if err := harm.do(); err != nil {
 			t.Fatal(err)
@@ -374,6 +397,14 @@ func TestPinnedProgram(t *testing.T) {
 	g.has(g.stderr, "baseline 2 was made by the program with SHA-256 ", ", and --program=trbench-of-tonight has ")
 	g.do(exitUsage, "baseline", "pin", "2", "--program=none-such", "--why=x")
 	g.has(g.stderr, "baseline 2 cannot be pinned with --program=none-such: no such file or directory")
+	// What never ends, or has nobody who writes it, is waited for by nobody.
+	if err := syscall.Mkfifo(filepath.Join(g.dir, "pipe"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pipe", "/dev/zero"} {
+		g.do(exitUsage, "baseline", "pin", "2", "--program="+name, "--why=x")
+		g.has(g.stderr, "baseline 2 cannot be pinned with --program="+name+": is no regular file\n")
+	}
 	if err := os.WriteFile(filepath.Join(g.dir, "old"), text, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -691,6 +722,11 @@ func TestAbandoned(t *testing.T) {
 	for name, change := range map[string]func(g *guarded){
 		"it was begun with another configuration": func(g *guarded) { g.configure(guardedConfig + "\n# another\n") },
 		"it was begun 2026-05-04T02:00:00Z":       func(g *guarded) { g.now = g.now.AddDate(0, 0, 2) },
+		"it was begun by another build of trbench ": func(g *guarded) {
+			if err := os.WriteFile(g.executable(), []byte("another build"), 0o777); err != nil {
+				g.t.Fatal(err)
+			}
+		},
 	} {
 		g := newGuarded(t, guardedConfig)
 		g.base()
@@ -707,7 +743,7 @@ func TestAbandoned(t *testing.T) {
 		change(g)
 		g.night(exitOK)
 		list := g.briefs()
-		if len(list) != 5 || list[3].Line != "abandoned: "+name || list[3].Warnings[0].Code != "abandoned" || len(list[3].Records) != 1 || list[4].Verdict != results.Same {
+		if len(list) != 5 || !strings.HasPrefix(list[3].Line, "abandoned: "+name) || list[3].Warnings[0].Code != "abandoned" || len(list[3].Records) != 1 || list[4].Verdict != results.Same {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}

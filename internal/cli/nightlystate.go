@@ -20,6 +20,7 @@ import (
 
 // begin goes on with the night that is under way, or begins one.
 func (n *nightly) begin() error {
+	self := n.env.identity()
 	b, err := os.ReadFile(n.tonight("state.json"))
 	if err == nil {
 		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" || n.state.Began.IsZero() {
@@ -27,8 +28,8 @@ func (n *nightly) begin() error {
 		}
 		why := ""
 		switch age := n.begun.Sub(n.state.Began); {
-		case !program().Equal(n.state.Program):
-			why = fmt.Sprintf("it was begun by trbench %s, and this is %s", describe(n.state.Program), describe(program()))
+		case !self.Equal(n.state.Program):
+			why = "it was begun by " + unlike(n.state.Program, self)
 		case n.config.text != n.state.Config:
 			why = "it was begun with another configuration"
 		case age > oldest:
@@ -54,7 +55,7 @@ func (n *nightly) begin() error {
 	if n.pins, err = n.store.Pins(); err != nil {
 		return err
 	}
-	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: program(), Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
+	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: self, Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
 	return n.save()
 }
 

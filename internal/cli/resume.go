@@ -123,8 +123,8 @@ func anyFailed(r *results.Record) bool {
 // changed says how program or machine differ from the record's; empty if they
 // do not.
 func (env *Env) changed(cmd *cobra.Command, r *results.Record, device Device) string {
-	if now := program(); !now.Equal(r.Program) {
-		return fmt.Sprintf("by trbench %s, and this is %s", describe(r.Program), describe(now))
+	if now := env.identity(); !now.Equal(r.Program) {
+		return "by " + unlike(r.Program, now)
 	}
 	if env.Machine == nil {
 		return ""

@@ -229,3 +229,24 @@ func changes(v reflect.Value, at string) map[string]func(reflect.Value) {
 	}
 	return out
 }
+
+// Builds with local changes call themselves the same: they are told by their files,
+// and one does not go on with what another began.
+func TestResumeByAnotherBuild(t *testing.T) {
+	g := newGuarded(t, "")
+	g.do(0, "run", "--batch=2", "--mode=eager", "--out=r.json")
+	interrupt(t, filepath.Join(g.dir, "r.json"))
+	text, err := os.ReadFile(g.executable())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(g.executable(), []byte("another build"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	g.do(exitUsage, "run", "--resume=r.json")
+	g.has(g.stderr, "by another build of trbench ", ", whose SHA-256 is ", ", and this one's ")
+	if err := os.WriteFile(g.executable(), text, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	g.do(0, "run", "--resume=r.json")
+}

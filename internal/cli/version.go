@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -60,8 +61,16 @@ func (env *Env) identity() results.Program {
 	return p
 }
 
-// fileHash is a file's SHA-256 in hex.
+// fileHash is a regular file's SHA-256 in hex. Others may never end, or wait for
+// someone who writes them.
 func fileHash(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", errors.New("is no regular file")
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -108,6 +117,15 @@ func describe(p results.Program) string {
 		text += " with local changes"
 	}
 	return fmt.Sprintf("%s, built with %s for %s/%s", text, p.Go, runtime.GOOS, runtime.GOARCH)
+}
+
+// unlike says of a program that is not this one which it is, and which this is.
+func unlike(other, this results.Program) string {
+	a, b := describe(other), describe(this)
+	if a == b {
+		return fmt.Sprintf("another build of trbench %s, whose SHA-256 is %s, and this one's %s", a, other.Executable, this.Executable)
+	}
+	return fmt.Sprintf("trbench %s, and this is %s", a, b)
 }
 
 // printJSON writes a value the way every command's --json does.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -41,7 +42,9 @@ func (env *Env) replicate(ctx context.Context, req bench.CellRequest) (got bench
 		}
 	}()
 	if env.Program != "" {
-		return bench.Command{Path: env.Program, Args: append([]string{env.Name, workerName}, env.GPULibraries.words()...), Dir: env.WorkDir}.Run(ctx, req)
+		// A new build may stand where this program was: its figures would be taken
+		// for this one's.
+		return bench.Command{Path: cmp.Or(env.Executable, env.Program), Args: append([]string{env.Name, workerName}, env.GPULibraries.words()...), Dir: env.WorkDir}.Run(ctx, req)
 	}
 	cell, err := bench.Here(ctx, req, env.Engine.RunCell)
 	return bench.Replicate{Cell: cell, PID: os.Getpid()}, err

@@ -144,7 +144,7 @@ func (s *Store) journal(name string) (lines []journalLine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(s.dir, name))
+	b, err := readRegular(filepath.Join(s.dir, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && known > 0:
 		return damaged(cutRemedy, " was there and is gone")

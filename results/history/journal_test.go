@@ -188,10 +188,30 @@ func TestProgramsAreKept(t *testing.T) {
 	if _, err := s.Program(k); err != nil {
 		t.Errorf("thinned though a pin has it: %v", err)
 	}
+	// One that cannot be started is found before it is needed; kept again it can.
+	var d *DamagedError
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Program(k); !errors.As(err, &d) || d.Remedy != startRemedy {
+		t.Errorf("%v", err)
+	}
+	if _, err := s.KeepProgram(file, hashOf(text)); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Program(k); err != nil {
+		t.Error(err)
+	}
+	// A folder that is nobody's is left alone.
+	for _, d := range []string{recordsDir, programsDir} {
+		if err := os.MkdirAll(filepath.Join(dir, d, "mine", "here"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	thin()
 	if err := os.WriteFile(path, []byte("#!/bin/no\n"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	var d *DamagedError
 	if _, err := s.Program(k); !errors.As(err, &d) || d.Remedy != programRemedy {
 		t.Errorf("%v", err)
 	}
@@ -203,5 +223,38 @@ func TestProgramsAreKept(t *testing.T) {
 	}
 	if _, err := s.Program(k); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What a pin is writing is not half written; what was killed long ago is.
+func TestSweepSparesWhatIsWritten(t *testing.T) {
+	dir := filled(t, 1, 1)
+	s, other := opened(t, dir), opened(t, dir)
+	swept := make(chan error)
+	write := func(name string, age time.Duration) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(path, nil, 0o666), os.Chtimes(path, time.Time{}, time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	old, new := write(tempPrefix+"1.sqlite-journal", 48*time.Hour), write(tempPrefix+"2.sqlite", 0)
+	if err := s.Pin(Pin{Name: "x"}, func(*Pin) error {
+		file := write(filepath.Join(recordsDir, tempPrefix+"3.tmp"), 0)
+		go func() { swept <- other.Sweep() }()
+		time.Sleep(50 * time.Millisecond) // so that the other one is likely to have come
+		_, err := os.Stat(file)
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := <-swept; err != nil {
+		t.Error(err)
+	}
+	for path, stays := range map[string]bool{old: false, new: true, filepath.Join(dir, recordsDir, tempPrefix+"3.tmp"): false} {
+		if _, err := os.Stat(path); (err == nil) != stays {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

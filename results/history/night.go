@@ -102,6 +102,7 @@ const (
 	lineRemedy    = "put the file back as it was; or take that line and all behind it out of it, and run trbench history reindex"
 	cutRemedy     = "put the file back as it was, or run trbench history reindex, which takes what is there for all there is"
 	programRemedy = "put the file back as it was, or drop the pin, and pin again with the program that measured it"
+	startRemedy   = "make the file executable again, where programs may be started, or drop the pin"
 	recordRemedy  = "put the file back as it was"
 )
 

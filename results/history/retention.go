@@ -86,6 +86,9 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 	var old []string
 	for dir, entries := range map[string][]fs.DirEntry{recordsDir: entries, programsDir: programs} {
 		for _, e := range entries {
+			if !e.Type().IsRegular() {
+				continue // nothing that was kept
+			}
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -101,7 +104,7 @@ func (s *Store) Thin(rule Retention, keep []string) (removed []string, bytes, ov
 	slices.Sort(old)
 	slices.SortStableFunc(old, func(a, b string) int { return age[b] - age[a] })
 	drop := func(name string) error {
-		if err := os.Remove(filepath.Join(s.dir, in[name], name)); err != nil {
+		if err := os.Remove(filepath.Join(s.dir, in[name], name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("thin the history: %w", err)
 		}
 		removed, bytes = append(removed, name), bytes-size[name]

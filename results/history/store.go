@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tech-renaissance/trbench/results"
 )
 
@@ -382,7 +384,7 @@ const timelineSuffix = ".trace.json.gz"
 // time names, and says where: beside the records. One that is there already is
 // not written again.
 func (s *Store) KeepTimeline(created time.Time, file string) (Kept, error) {
-	b, err := os.ReadFile(file)
+	b, err := readRegular(file)
 	if err != nil {
 		return Kept{}, fmt.Errorf("read the timeline: %w", err)
 	}
@@ -399,7 +401,7 @@ func (s *Store) Records() string { return filepath.Join(s.dir, recordsDir) }
 // wraps fs.ErrNotExist; one that is not as it was written, a [*DamagedError].
 func (s *Store) Record(k Kept) (*results.Record, error) {
 	path := filepath.Join(s.dir, recordsDir, k.File)
-	b, err := os.ReadFile(path)
+	b, err := readRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("the record %s/%s cannot be read: %w", recordsDir, k.File, cause(err))
 	}
@@ -414,9 +416,10 @@ const RoleProgram = "program"
 
 // KeepProgram stores a copy of a program's file, whose SHA-256 must be sum, and
 // says where: in a folder of its own, from which [Store.Thin] removes what no pin
-// has. One that is there already is not written again.
+// has. One that is there already is not written again. That it could not be started
+// from there, as on a file system that starts nothing, is an error.
 func (s *Store) KeepProgram(file, sum string) (Kept, error) {
-	b, err := os.ReadFile(file)
+	b, err := readRegular(file)
 	if err != nil {
 		return Kept{}, fmt.Errorf("read the program: %w", err)
 	}
@@ -428,19 +431,48 @@ func (s *Store) KeepProgram(file, sum string) (Kept, error) {
 		return Kept{}, &FullError{dir, err}
 	}
 	k := Kept{Role: RoleProgram, SHA256: sum, Bytes: int64(len(b)), File: "trbench-" + sum[:hashInName]}
-	return k, s.put(dir, k.File, b, 0o777)
+	if err := s.put(dir, k.File, b, 0o777); err != nil {
+		return Kept{}, err
+	}
+	path := filepath.Join(dir, k.File)
+	if info, err := os.Stat(path); err == nil && startable(path) != nil {
+		_ = os.Chmod(path, info.Mode()|info.Mode()&0o444>>2) // it was there, and somebody took that away
+	}
+	if err := startable(path); err != nil {
+		return Kept{}, fmt.Errorf("no program can be started in %s: %w", dir, err)
+	}
+	return k, nil
+}
+
+// startable says why the system would not start a file as a program: its mode, or
+// where it lies.
+func startable(path string) error { return unix.Access(path, unix.X_OK) }
+
+// readRegular reads a file, and nothing that never ends or waits for a writer.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("is no regular file")}
+	}
+	return os.ReadFile(path)
 }
 
 // Program is the file of a program that is kept, to be started. One that is not
-// as it was written is a [*DamagedError].
+// as it was written, or that the system would not start, is a [*DamagedError].
 func (s *Store) Program(k Kept) (string, error) {
 	path := filepath.Join(s.dir, programsDir, k.File)
-	b, err := os.ReadFile(path)
+	b, err := readRegular(path)
 	if err != nil {
 		return "", fmt.Errorf("the program %s/%s cannot be read: %w", programsDir, k.File, cause(err))
 	}
 	if hashOf(b) != k.SHA256 {
 		return "", &DamagedError{s.dir, []string{fmt.Sprintf("%s/%s is not as it was written", programsDir, k.File)}, programRemedy}
+	}
+	if err := startable(path); err != nil {
+		return "", &DamagedError{s.dir, []string{fmt.Sprintf("%s/%s cannot be started: %v", programsDir, k.File, err)}, startRemedy}
 	}
 	return path, nil
 }
@@ -449,7 +481,7 @@ func (s *Store) Program(k Kept) (string, error) {
 // hold the hash of what is in them, and one that was damaged is put right.
 func (s *Store) put(dir, name string, b []byte, mode fs.FileMode) (err error) {
 	path := filepath.Join(dir, name)
-	if is, err := os.ReadFile(path); err == nil && bytes.Equal(is, b) {
+	if is, err := readRegular(path); err == nil && bytes.Equal(is, b) {
 		return nil
 	}
 	defer func() {
@@ -498,8 +530,20 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Sweep removes what a night that was killed left half written.
+// Sweep removes what was left half written by what was killed: by a night, by
+// pinning, or by making the index anew.
 func (s *Store) Sweep() error {
+	defer s.lock()() // who pins has such files
+	indexes, err := filepath.Glob(filepath.Join(s.dir, tempPrefix+"*.sqlite*"))
+	if err != nil {
+		return err
+	}
+	for _, name := range indexes {
+		// Readers make one without the lock, in seconds.
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(name) // the next one tries again
+		}
+	}
 	for _, d := range []string{nightsDir, recordsDir, programsDir} {
 		left, err := filepath.Glob(filepath.Join(s.dir, d, tempPrefix+"*.tmp"))
 		if err != nil {

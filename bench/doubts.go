@@ -291,7 +291,7 @@ func (d *doubter) traceElsewhere(c *results.Configuration, _ steps) finding {
 	}
 	var off []float64
 	for _, s := range m.Samples {
-		if b := blocks[s.Process]; s.Rank == 0 && len(b) > 0 {
+		if b := blocks[s.Process]; len(b) > 0 {
 			off = append(off, s.Value/max(results.Median(b), 1)-1)
 		}
 	}
@@ -302,7 +302,11 @@ func (d *doubter) traceElsewhere(c *results.Configuration, _ steps) finding {
 	if math.Abs(by) <= stateShare {
 		return finding{}
 	}
-	return finding{fmt.Sprintf("took %+.1f %% beside its recording, nothing recorded either way", 100*by),
+	word := "more"
+	if by < 0 {
+		word = "less"
+	}
+	return finding{fmt.Sprintf("took %.1f %% %s in the unrecorded block beside its recording than in the timed ones", 100*math.Abs(by), word),
 		"the timed blocks found the device in another state; read the trace's shares, and take its nanoseconds from the trace alone"}
 }
 

@@ -138,8 +138,8 @@ const (
 	ShortKernelCount  = "short_kernels" // kernels that took the device less time than their launch the host; launched alone
 	OverheadNs        = "overhead_ns"   // the profiler at work on itself, by its own account
 	// UntracedStepNs is a step of the block beside the recorded ones, before the
-	// profiler was loaded; records before 1.4 lack it, and compare with the median of
-	// the timed blocks instead.
+	// profiler was loaded, by the host's clock; records before 1.4 lack it, and
+	// compare with the median of the timed blocks instead.
 	UntracedStepNs  = "untraced_step_ns"
 	Inflation       = "inflation" // traced step time over untraced
 	CorrectedBusyNs = "corrected_busy_ns"
@@ -167,7 +167,7 @@ func TraceDefinitions() []Definition {
 		ns(InGraphNs, Lower), ns(LateOverheadNs, Lower), ns(LateSyncNs, Lower), ns(LateFeedNs, Lower), ns(LateCallNs, Lower), ns(LateLibraryNs, Lower),
 		ns(LateLibraryCallNs, Lower), ns(LateRangeNs, Lower), ns(LateNothingNs, Lower),
 		n(TraceKernelCount), n(TraceCopies), n(TraceLaunches), n(TraceGaps), n(ShortKernelCount), ns(OverheadNs, Lower),
-		ns(UntracedStepNs, Lower),
+		{Name: UntracedStepNs, Unit: "ns", Direction: Lower, Clock: HostClock},
 		{Name: Inflation, Unit: "ratio", Direction: None, Clock: TraceClock},
 		ns(CorrectedBusyNs, Lower), ns(CorrectedLowNs, Lower), ns(CorrectedHighNs, Lower), signed,
 	}

@@ -201,10 +201,10 @@ func (s sources) idleShares() Section {
 		if v, ok := idleShare(r.trace); ok {
 			recorded = tenths(v)
 		}
-		if f, ok := figureOf(r.conf, results.StepTimeNs); ok {
-			step = Duration(f.value)
-			if m := r.trace.Metric(results.CorrectedIdleNs); m != nil && finite(m.Value) && f.value > 0 {
-				without = tenths(m.Value / f.value)
+		if ns, ok := untracedStep(r.conf); ok {
+			step = Duration(ns)
+			if m := r.trace.Metric(results.CorrectedIdleNs); m != nil && finite(m.Value) && ns > 0 {
+				without = tenths(m.Value / ns)
 			}
 		}
 		if r.trace.Failed != "" {
@@ -217,13 +217,23 @@ func (s sources) idleShares() Section {
 		return Section{}
 	}
 	lines := []string{
-		"recorded: idle over recorded step. without recording: step less corrected busy, over step; it compares two runs, which agree to about 1 % of a step, so its last digits are not to be relied on.",
+		"recorded: idle over recorded step. without recording: untraced step less corrected busy, over untraced step; it compares two runs, which agree to about 1 % of a step, so its last digits are not to be relied on.",
 		"Where they differ much, recording slowed the host: take the share without recording, and the causes below.",
 	}
 	if unknown {
 		lines = append(lines, "- without recording: by how much recording lengthens a kernel was not measured, as on the CPU device.")
 	}
 	return Section{"For how much of a step the device is idle", g, lines}
+}
+
+// untracedStep is the step that recorded ones are compared with, in ns: that of
+// the block beside, or, of a record before 1.4, the timed one.
+func untracedStep(c *results.Configuration) (ns float64, ok bool) {
+	if m := c.Trace.Metric(results.UntracedStepNs); m != nil {
+		return m.Value, finite(m.Value)
+	}
+	f, ok := figureOf(c, results.StepTimeNs)
+	return f.value, ok
 }
 
 // idleShare is the median over recorded steps of idle over the step.
@@ -393,8 +403,6 @@ func partsOf(c *results.Configuration) StepParts {
 	if m := c.Trace.Metric(results.BusyNs); m != nil {
 		p.Steps = len(m.Samples)
 	}
-	if f, ok := figureOf(c, results.StepTimeNs); ok {
-		p.StepTimeNs = f.value
-	}
+	p.StepTimeNs, _ = untracedStep(c)
 	return p
 }

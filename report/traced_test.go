@@ -89,6 +89,22 @@ func TestTracedTable(t *testing.T) {
 	if got := fmt.Sprint(idle.Grid.Rows); got != "[[resnet20-cifar 16 1 eager event device 70.8% 0.0% 1.98 s 1.50] [resnet20-cifar 16 1 graph event device failed failed 1.98 s -]]" {
 		t.Errorf("%s", got)
 	}
+	// Of a record with the block beside the recorded steps, that is the step they
+	// are compared with, whatever the timed ones took.
+	r := tracedRecord()
+	x := &r.Cells[0].Configurations[0]
+	x.Trace.Metrics = append(x.Trace.Metrics, results.NewMetric(results.UntracedStepNs, []results.Sample{{Value: 4e6}}))
+	x.Trace.Metric(results.CorrectedIdleNs).Value = 1e6
+	idle = section(t, r, "For how much of a step the device is idle")
+	if got := fmt.Sprint(idle.Grid.Rows[0]); got != "[resnet20-cifar 16 1 eager event device 70.8% 25.0% 4.00 ms 1.50]" {
+		t.Errorf("%s", got)
+	}
+	if got := section(t, r, "Where a traced step's time goes"); got.Grid.Rows[0][slices.Index(got.Grid.Header, "untraced step")] != "4.00 ms" || got.Grid.Rows[1][6] != "-" {
+		t.Errorf("%+v", got.Grid)
+	}
+	if p := partsOf(x); p.StepTimeNs != 4e6 {
+		t.Errorf("%+v", p)
+	}
 	late := section(t, tracedRecord(), "What the host did while the device waited for it")
 	if len(late.Grid.Rows) != 1 || late.Grid.Rows[0][slices.Index(late.Grid.Header, "feeding")] != "1.00 ms" || late.Grid.Rows[0][slices.Index(late.Grid.Header, "else")] != "1.50 ms" {
 		t.Errorf("%+v", late.Grid)

@@ -74,36 +74,47 @@ func MemoryCells(p results.Phase) []string {
 // graphs are what the captured steps of each configuration consist of.
 func (s sources) graphs() Section {
 	g, keys := s.keys()
-	left := len(g.Header)
-	kinds := map[string]bool{}
+	var all []results.CapturedGraph
 	for cell := range s.cells {
 		for _, c := range cell.Configurations {
-			for _, graph := range c.Counts.Graphs {
-				for kind := range graph.Nodes {
-					kinds[kind] = true
-				}
-			}
+			all = append(all, c.Counts.Graphs...)
 		}
 	}
-	names := slices.Sorted(maps.Keys(kinds))
-	g.Header = append(g.Header, "graphs", "nodes")
-	for _, kind := range names {
-		g.Header = append(g.Header, plain(kind))
-	}
-	g.Left = left
-	g.Header = append(g.Header, "edges", "widest section", "critical path")
+	kinds := NodeKinds(all...)
+	g.Left = len(g.Header)
+	g.Header = slices.Concat(g.Header, []string{"graphs"}, GraphHeader(kinds))
 	for cell, src := range s.cells {
 		for i := range cell.Configurations {
 			c := &cell.Configurations[i]
 			if len(c.Counts.Graphs) == 0 {
 				continue
 			}
-			g.Rows = append(g.Rows, slices.Concat(keys(src, cell, c), []string{strconv.Itoa(len(c.Counts.Graphs))}, GraphCells(names, c.Counts.Graphs...)))
+			g.Rows = append(g.Rows, slices.Concat(keys(src, cell, c), []string{strconv.Itoa(len(c.Counts.Graphs))}, GraphCells(kinds, c.Counts.Graphs...)))
 		}
 	}
 	return Section{"What a captured step consists of", g, []string{
 		"Of one rank and step; nodes by kind. Widest section: the most nodes of a graph of which no path orders any two, so many may run at once; critical path: nodes of the longest chain. " +
 			"Of several graphs these are the largest of any; what orders graphs among each other are the joins of the schedule."}}
+}
+
+// NodeKinds are the kinds of nodes in graphs, in the order of the alphabet.
+func NodeKinds(graphs ...results.CapturedGraph) []string {
+	kinds := map[string]bool{}
+	for _, g := range graphs {
+		for kind := range g.Nodes {
+			kinds[kind] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(kinds))
+}
+
+// GraphHeader names what [GraphCells] shows.
+func GraphHeader(kinds []string) []string {
+	header := []string{"nodes"}
+	for _, kind := range kinds {
+		header = append(header, plain(kind))
+	}
+	return append(header, "edges", "widest section", "critical path")
 }
 
 // GraphCells are the nodes, the nodes of each kind and the edges of graphs

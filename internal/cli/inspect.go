@@ -380,19 +380,15 @@ func (r inspectReport) memory() report.Grid {
 
 // graphs are a line a graph.
 func (r inspectReport) graphs() report.Grid {
-	kinds := map[string]bool{}
+	var all []results.CapturedGraph
 	for _, c := range r.Captured {
-		for _, graph := range c.Graphs {
-			for kind := range graph.Nodes {
-				kinds[kind] = true
-			}
-		}
+		all = append(all, c.Graphs...)
 	}
-	names := slices.Sorted(maps.Keys(kinds))
-	g := report.Grid{Header: slices.Concat([]string{"mode", "graph", "nodes"}, names, []string{"edges", "widest section", "critical path"}), Left: 2}
+	kinds := report.NodeKinds(all...)
+	g := report.Grid{Header: append([]string{"mode", "graph"}, report.GraphHeader(kinds)...), Left: 2}
 	for _, c := range r.Captured {
 		for _, graph := range c.Graphs {
-			g.Rows = append(g.Rows, append([]string{c.Mode, graph.Name}, report.GraphCells(names, graph)...))
+			g.Rows = append(g.Rows, append([]string{c.Mode, graph.Name}, report.GraphCells(kinds, graph)...))
 		}
 	}
 	return g

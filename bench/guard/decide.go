@@ -79,7 +79,7 @@ func Decide(rows []Row, o Options) []results.RowVerdict {
 	for i := range out {
 		v := &out[i]
 		v.Family = len(tested)
-		v.NeedBase, v.NeedHead = need(v.Base.Processes, v.Head.Processes, max(v.Family, 1), o.Alpha)
+		v.NeedBase, v.NeedHead = Need(v.Base.Processes, v.Head.Processes, max(v.Family, 1), o)
 		if v.Reason == "" {
 			judge(v, o)
 		}

@@ -90,10 +90,11 @@ func floorP(n1, n2 int) float64 {
 	return min(1, 2*math.Exp(-combin.LogGeneralizedBinomial(float64(n1+n2), float64(n1))))
 }
 
-// need is the least number of processes a side from which one of so many rows
-// can be significant: the side with fewer grows first, then both.
-func need(base, head, rows int, alpha float64) (needBase, needHead int) {
-	for rows > 0 && alpha > 0 && floorP(base, head)*float64(rows) > alpha*(1+rounding) {
+// Need is the least number of processes a side, from so many on, with which one
+// of so many rows can be significant at o.Alpha: the side with fewer grows first,
+// then both.
+func Need(base, head, rows int, o Options) (needBase, needHead int) {
+	for rows > 0 && o.Alpha > 0 && floorP(base, head)*float64(rows) > o.Alpha*(1+rounding) {
 		switch {
 		case base < head:
 			base++
@@ -104,13 +105,6 @@ func need(base, head, rows int, alpha float64) (needBase, needHead int) {
 		}
 	}
 	return base, head
-}
-
-// Need is the least number of processes a side from which one of so many rows
-// can be told to differ, given at least so many: the side with fewer grows first,
-// then both.
-func Need(base, head, rows int, o Options) (needBase, needHead int) {
-	return need(base, head, rows, o.Alpha)
 }
 
 // holm adjusts p-values so that comparing each with alpha keeps the chance of

@@ -137,7 +137,7 @@ func TestFloorAndNeed(t *testing.T) {
 		{0, 0, 1, 4, 4},
 	}
 	for _, c := range needs {
-		b, h := need(c.base, c.head, c.rows, .05)
+		b, h := Need(c.base, c.head, c.rows, DefaultOptions())
 		if b != c.wantBase || h != c.wantHead {
 			t.Errorf("%d against %d over %d rows needs %d and %d, want %d and %d", c.base, c.head, c.rows, b, h, c.wantBase, c.wantHead)
 		}

@@ -161,8 +161,8 @@ func (env *Env) readNightly(name string) (*nightlyConfig, error) {
 		return bad("has nothing to run: run has flags of trbench run")
 	case c.ConfirmProcesses < least || c.ConfirmProcesses > bench.MaxProcesses:
 		return bad("has confirm_processes %d, which must be %d to %d: fewer cannot confirm one row", c.ConfirmProcesses, least, bench.MaxProcesses)
-	case c.Sentinel.Processes < 4 || c.Sentinel.Processes > bench.MaxProcesses:
-		return bad("has sentinel processes %d, which must be 4 to %d", c.Sentinel.Processes, bench.MaxProcesses)
+	case c.Sentinel.Processes < least || c.Sentinel.Processes > bench.MaxProcesses:
+		return bad("has sentinel processes %d, which must be %d to %d", c.Sentinel.Processes, least, bench.MaxProcesses)
 	case !slices.ContainsFunc(allSubGraphs(), func(g workloads.SubGraph) bool { return g.String() == c.Sentinel.SubGraph }):
 		return bad("names the sub_graph %q, which no step has", c.Sentinel.SubGraph)
 	}

@@ -40,10 +40,10 @@ type Phase struct {
 // right after a phase; see [device.InUse].
 type PhaseMemory struct{ Before, After int64 }
 
-// Around runs f and says what memory was in use around it; nil where the device
+// MemoryAround runs f and says what memory was in use around it; nil where the device
 // does not say, or f failed, after which a device may say nothing any more. Asking
 // takes no part in what f takes. It runs where [device.InUse] may.
-func Around(g device.Group, f func() error) (*PhaseMemory, error) {
+func MemoryAround(g device.Group, f func() error) (*PhaseMemory, error) {
 	before, known := device.InUse(g)
 	if err := f(); err != nil || !known {
 		return nil, err
@@ -163,7 +163,7 @@ func Prepare(g device.Group, w *workloads.Workload, tables []*walk.Table, cfg Co
 func (s *Set) phase(name string, run func() (int, error)) error {
 	p := Phase{Name: name}
 	var err error
-	p.Memory, err = Around(s.group, func() (err error) {
+	p.Memory, err = MemoryAround(s.group, func() (err error) {
 		shown := s.tables[0].Tool().Start(name, nvtx.Capture.Look())
 		begin := time.Now()
 		p.Count, err = run()

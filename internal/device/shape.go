@@ -6,7 +6,7 @@ import "math/bits"
 // widest is the widest section: the most nodes of which no path orders any two,
 // which is the most that may run at once. critical is the critical path: the
 // number of nodes of the longest chain. next lists the nodes that wait for each;
-// an edge may stand twice. Of a graph with a circle both are 0.
+// an edge may stand twice. Of a graph with a cycle both are 0.
 //
 // The widest section is exact: n less the most pairs (earlier, later) that can
 // be chosen among those that a path orders with no node twice on one side, for
@@ -15,7 +15,7 @@ import "math/bits"
 // streams little time, since edges alone choose nearly all pairs.
 func Shape(next [][]int) (widest, critical int) {
 	n := len(next)
-	order := sorted(next)
+	order := topologicalOrder(next)
 	if len(order) < n {
 		return 0, 0
 	}
@@ -56,9 +56,9 @@ func Shape(next [][]int) (widest, critical int) {
 	return n - pairs, critical
 }
 
-// sorted lists the nodes, each before those that wait for it; without those of
-// circles and behind them.
-func sorted(next [][]int) []int {
+// topologicalOrder lists the nodes, each before those that wait for it; without
+// those of cycles and behind them.
+func topologicalOrder(next [][]int) []int {
 	waits := make([]int, len(next))
 	for _, list := range next {
 		for _, w := range list {

@@ -28,8 +28,8 @@ func TestShape(t *testing.T) {
 		// b may run beside c and d, though it is no deeper than one of them.
 		{"a late fork", 6, "ab ac cd ce bf df ef", 3, 4},
 		{"what edges pair is undone", 4, "ac ad bc", 2, 2},
-		{"circle", 3, "ab bc ca", 0, 0},
-		{"circle behind a node", 3, "ab bc cb", 0, 0},
+		{"cycle", 3, "ab bc ca", 0, 0},
+		{"cycle behind a node", 3, "ab bc cb", 0, 0},
 	} {
 		next := make([][]int, c.nodes)
 		for _, e := range strings.Fields(c.edges) {

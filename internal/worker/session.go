@@ -141,7 +141,7 @@ func Open(dev device.Device, w *workloads.Workload, o Options) (_ *Session, err 
 	if err := s.each(func(r device.Rank) error { return w.Init(o.Seed, r.Write) }); err != nil {
 		return nil, fmt.Errorf("initialise the arena: %w", err)
 	}
-	s.tableMemory, err = capture.Around(g, func() error {
+	s.tableMemory, err = capture.MemoryAround(g, func() error {
 		begin := time.Now()
 		defer func() { s.tableTime = time.Since(begin) }()
 		return s.each(func(r device.Rank) (err error) {

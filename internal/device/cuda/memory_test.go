@@ -60,7 +60,7 @@ func TestMemoryOfPhases(t *testing.T) {
 func TestMemoryIsOfTheDevice(t *testing.T) {
 	x := fakeRig(t, nil).open()
 	const n = 32 << 20
-	m, err := capturing.Around(x.g, func() error {
+	m, err := capturing.MemoryAround(x.g, func() error {
 		return x.r.Do(func() error {
 			p, err := x.api.MemAlloc(n)
 			t.Cleanup(func() { must(t, x.r.Do(func() error { return x.api.MemFree(p) })) })

@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/results"
 	"github.com/tech-renaissance/trbench/timeline"
@@ -295,6 +297,80 @@ func TestTracingIsTheLastAct(t *testing.T) {
 	}
 	if untraced, err = Measure(t.Context(), plain, modes("step"), Schedule{Steps: 5, Blocks: 1, Warmup: new(0)}, nil); err != nil || untraced.Configurations[0].Trace != nil {
 		t.Errorf("%v, %+v", err, untraced)
+	}
+}
+
+// besideSession takes a known time for each block: of a configuration the timed
+// one first, then the one beside, then the one that a recording follows.
+type besideSession struct {
+	tracedSession
+	clock  fakeClock
+	blocks map[string][]time.Duration // a step's time, by mode
+	// beside is called in the block beside; nil does nothing.
+	beside func(mode string) error
+}
+
+type besideExecutor struct {
+	tracedExecutor
+	s    *besideSession
+	done int
+}
+
+const besideSteps = 5
+
+func (s *besideSession) Executor(k results.ConfigurationKey) (Executor, error) {
+	x, err := s.tracedSession.Executor(k)
+	if err != nil {
+		return nil, err
+	}
+	return &besideExecutor{tracedExecutor: x.(tracedExecutor), s: s}, nil
+}
+
+func (x *besideExecutor) Submit(n int) error {
+	if n == besideSteps {
+		x.s.clock.now += time.Duration(n) * x.s.blocks[x.key.Mode][x.done]
+		if x.done++; x.done == 2 && x.s.beside != nil {
+			if err := x.s.beside(x.key.Mode); err != nil {
+				return err
+			}
+		}
+	}
+	return x.tracedExecutor.Submit(n)
+}
+
+// Recorded steps are compared with the configuration's own block before all
+// recordings; where that fails nothing is recorded, and who gives up is heard.
+func TestTraceIsComparedWithTheBlockBeside(t *testing.T) {
+	measure := func(ctx context.Context, beside func(string) error) (*besideSession, *Measured, error) {
+		const us = time.Microsecond
+		s := &besideSession{blocks: map[string][]time.Duration{"step": {5 * us, 2 * us, 9 * us}, "graph": {7 * us, 4 * us, 11 * us}}, beside: beside}
+		got, err := Measure(ctx, s, modes("step", "graph"), Schedule{Steps: besideSteps, Blocks: 1, Warmup: new(0), Order: 1, Clock: &s.clock, Tracing: Tracing{Steps: 2}}, nil)
+		return s, got, err
+	}
+	_, got, err := measure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{2000, 4000} {
+		c := got.Configurations[i]
+		if u := c.Trace.Metric(results.UntracedStepNs); u == nil || u.Value != want || c.Trace.Metric(results.Inflation).Value != 1000/want {
+			t.Errorf("%s: untraced step %+v, want %g", c.Key, u, want)
+		}
+	}
+	s, got, err := measure(t.Context(), func(mode string) error {
+		if mode == "step" {
+			return errors.New("no block")
+		}
+		return nil
+	})
+	if err != nil || got.Configurations[0].Trace.Failed != "no block" || got.Configurations[1].Trace.Failed != "" ||
+		slices.Contains(s.log, "record step 7") || !slices.Contains(s.log, "record graph 7") {
+		t.Errorf("%v, %+v, %v", err, got, s.log)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s, _, err = measure(ctx, func(string) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) || slices.Contains(s.log, "record step 7") {
+		t.Errorf("given up: %v, %v", err, s.log)
 	}
 }
 

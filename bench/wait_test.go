@@ -9,17 +9,11 @@ import (
 	"github.com/tech-renaissance/trbench/results"
 )
 
-// handClock moves when it is told to.
-type handClock struct{ now, cpu time.Duration }
-
-func (c *handClock) Now() time.Duration { return c.now }
-func (c *handClock) CPU() time.Duration { return c.cpu }
-
 // pacedSession takes known times: 0.3 ms to submit a step and 4 ms more to wait
 // for it. Everything around it takes long.
 type pacedSession struct {
 	fakeSession
-	clock   *handClock
+	clock   *fakeClock
 	pending int
 }
 
@@ -66,7 +60,7 @@ func (x *pacedExecutor) Counts() results.Counts {
 // The numbers of a record are those of the clock: with the wait, without what
 // lies around a block, over the steps of it.
 func TestNumbersAreTheClocks(t *testing.T) {
-	clock := &handClock{}
+	clock := &fakeClock{}
 	p := Schedule{Steps: 10, Blocks: 2, Single: 3, Warmup: new(4), Order: 1, Images: 64, Clock: clock}
 	got, err := Measure(context.Background(), &pacedSession{clock: clock}, modes("eager", "graph"), p, nil)
 	if err != nil {

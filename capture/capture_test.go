@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -261,6 +262,52 @@ func TestProof(t *testing.T) {
 		err := prove(fakeGraph{bounds: x.got}, x.want)
 		if (err == nil) != (x.problem == "") || err != nil && !strings.Contains(err.Error(), x.problem) {
 			t.Errorf("%s: %v, want %q", x.name, err, x.problem)
+		}
+	}
+}
+
+// sized is a group whose device says how much of its memory is free.
+type sized struct {
+	device.Group
+	free  []uint64
+	asked int
+	err   error
+}
+
+func (g *sized) Memory() (free, total []uint64, err error) {
+	g.asked++
+	return g.free, []uint64{100}, g.err
+}
+
+// What memory was in use is said of what was done, before it and after; not of
+// what failed, behind which nothing is asked.
+func TestMemoryAround(t *testing.T) {
+	no := errors.New("no")
+	for _, c := range []struct {
+		name  string
+		g     device.Group
+		fails error
+		then  error // of asking behind it
+		want  *PhaseMemory
+		asked int
+	}{
+		{"taken", &sized{free: []uint64{70}}, nil, nil, &PhaseMemory{Before: 30, After: 90}, 2},
+		{"failed", &sized{free: []uint64{70}}, no, nil, nil, 1},
+		{"not told behind it", &sized{free: []uint64{70}}, nil, no, nil, 2},
+		{"more free than there is", &sized{free: []uint64{101}}, nil, nil, nil, 1},
+		{"not told", &sized{free: []uint64{70}, err: no}, nil, nil, nil, 1},
+		{"no such device", newRig(t, 1, nil, cpu.Options{}).group, nil, nil, nil, 0},
+	} {
+		s, _ := c.g.(*sized)
+		ran := false
+		got, err := MemoryAround(c.g, func() error {
+			if ran = true; s != nil && s.free[0] == 70 {
+				s.free, s.err = []uint64{10}, c.then
+			}
+			return c.fails
+		})
+		if !ran || err != c.fails || !reflect.DeepEqual(got, c.want) || s != nil && s.asked != c.asked {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
 		}
 	}
 }

@@ -260,6 +260,10 @@ func TestConfirm(t *testing.T) {
 	if final[0].Confirmation == nil || final[0].BaseAgain == nil || final[0].First != results.Slower || first[0].Confirmation != nil || final[4].First != "" || final[4].BaseAgain != nil {
 		t.Error("the measurements' verdicts are not kept apart")
 	}
+	// Rows that were not slower are none of the family.
+	if h, b := final[0].Confirmation.Family, final[0].BaseAgain.Family; h != 4 || b != 4 {
+		t.Errorf("families of %d and %d, want 4 and 4", h, b)
+	}
 	// Head alone fails no night, and can still show that a bad moment is over.
 	alone := check("head alone", Again{Rows: again.Rows, Alone: true}, []settled{
 		{results.Ambiguous, results.BaseNotMeasured}, {results.Same, results.NotRepeated}, {results.Ambiguous, results.NotConfirmed},

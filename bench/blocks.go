@@ -88,7 +88,8 @@ type Measured struct {
 // Measure warms every configuration up and times its blocks. The session is
 // restored before each block. Nothing else may run on the session meanwhile;
 // the garbage collector is off inside timed windows. It ends early, between
-// steps, if ctx does.
+// steps, if ctx does. It leaves the session restored, unless a traced pass failed:
+// that may have left nothing to restore, and takes away nothing that was timed.
 func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p Schedule, events func(Event)) (*Measured, error) {
 	if events == nil {
 		events = func(Event) {}
@@ -131,7 +132,10 @@ func Measure(ctx context.Context, s Session, keys []results.ConfigurationKey, p 
 	if err := m.trace(); err != nil {
 		return nil, fmt.Errorf("trace: %w", err)
 	}
-	return &m.out, s.Restore()
+	if err := s.Restore(); err != nil && !results.TraceFailed(m.out.Configurations) {
+		return nil, err
+	}
+	return &m.out, nil
 }
 
 // underLoad reads the machine while steps run. Between steps it would find

@@ -15,6 +15,8 @@ const (
 	MaxSteps     = 1_000_000
 	// MaxTraceSteps are few, as each is kept event by event.
 	MaxTraceSteps = 100
+	// MaxNodes is for each count of a graph, so that graphs can be added up.
+	MaxNodes = 1_000_000_000
 )
 
 // check refuses what no record may say: figures that are not finite or have
@@ -189,7 +191,12 @@ func (x *Configuration) check() error {
 				return err
 			}
 		}
+		of := map[int]bool{}
 		for _, m := range p.Memory {
+			if of[m.Process] {
+				return fmt.Errorf("has the memory of phase %s twice for process %d", p.Phase, m.Process)
+			}
+			of[m.Process] = true
 			if err := checkCounts(count{"the process of the memory of phase " + p.Phase, int64(m.Process), MaxProcesses - 1},
 				count{"the memory before phase " + p.Phase, m.BeforeBytes, noLimit}, count{"the memory after phase " + p.Phase, m.AfterBytes, noLimit}); err != nil {
 				return err
@@ -242,10 +249,10 @@ func (c Counts) known() []count {
 	}
 	for i, g := range c.Graphs {
 		of := func(what string) string { return fmt.Sprintf("%s of graph %d", what, i) }
-		out = append(out, count{of("edges"), int64(g.Edges), noLimit}, count{of("widest_section"), int64(g.WidestSection), noLimit},
-			count{of("critical_path"), int64(g.CriticalPath), noLimit})
+		out = append(out, count{of("edges"), int64(g.Edges), MaxNodes}, count{of("widest_section"), int64(g.WidestSection), MaxNodes},
+			count{of("critical_path"), int64(g.CriticalPath), MaxNodes})
 		for _, kind := range slices.Sorted(maps.Keys(g.Nodes)) {
-			out = append(out, count{of("nodes." + kind), g.Nodes[kind], noLimit})
+			out = append(out, count{of("nodes." + kind), g.Nodes[kind], MaxNodes})
 		}
 	}
 	return out

@@ -97,12 +97,50 @@ func decode(name string, in io.Reader, limit int64) (*Record, error) {
 	}
 	var r Record
 	if err := json.Unmarshal(b, &r); err != nil {
-		return fail(err, "does not fit schema %s %d.%d: %v", SchemaName, SchemaMajor, SchemaMinor, err)
+		return fail(err, "does not fit schema %s %d.%d: %s", SchemaName, SchemaMajor, SchemaMinor, misfit(err))
 	}
 	if err := r.check(); err != nil {
 		return fail(err, "%v", err)
 	}
 	return &r, nil
+}
+
+// misfit says which field does not take its value. The decoder's own words name
+// this program's types.
+func misfit(err error) string {
+	var t *json.UnmarshalTypeError
+	if !errors.As(err, &t) {
+		return err.Error()
+	}
+	before, _, _ := strings.Cut(err.Error(), "json: ")
+	var path []string
+	for name := range strings.SplitSeq(before, ": ") {
+		if name != "" {
+			path = append(path, name)
+		}
+	}
+	if t.Field != "" {
+		path = append(path, t.Field)
+	}
+	has, number, isNumber := strings.Cut(t.Value, " ")
+	has = map[string]string{"number": "a number", "string": "a string", "array": "a list", "object": "an object", "bool": "true or false"}[has]
+	if isNumber {
+		has = "the number " + number
+	}
+	means := "an object"
+	switch kind := t.Type.Kind(); {
+	case kind == reflect.Slice || kind == reflect.Array:
+		means = "a list"
+	case kind == reflect.String:
+		means = "a string"
+	case kind == reflect.Bool:
+		means = "true or false"
+	case reflect.Int <= kind && kind <= reflect.Uint64:
+		means = fmt.Sprintf("a whole number of %d bits", t.Type.Bits())
+	case kind == reflect.Float64:
+		means = "a number of 64 bits"
+	}
+	return fmt.Sprintf("%s is %s, where %s is meant", strings.Join(path, "."), has, means)
 }
 
 // checkText walks the tokens for what encoding/json lets pass: repeated keys,

@@ -186,7 +186,12 @@ func TestRefusals(t *testing.T) {
 		{"deep", deep, "nested more than 100 deep"},
 		{"NaN", head + `,"seed":NaN}`, "is not JSON"},
 		{"huge", head + `,"cells":[{"configurations":[{"metrics":[{"value":1e999}]}]}]}`, "does not fit"},
-		{"wrong type", head + `,"cells":[{"key":{"batch":"four"}}]}`, "cells: key: json: cannot unmarshal string"},
+		{"wrong type", head + `,"cells":[{"key":{"batch":"four"}}]}`, "does not fit schema trbench.record 1.4: cells.key.batch is a string, where a whole number of 64 bits is meant"},
+		{"a number of graphs", head + `,"cells":[{"configurations":[{"counts":{"graphs":3}}]}]}`, "cells.configurations.counts.graphs is a number, where a list is meant"},
+		{"half an edge", head + `,"cells":[{"configurations":[{"counts":{"graphs":[{"edges":1.5}]}}]}]}`, "counts.graphs.edges is the number 1.5, where a whole number of 64 bits is meant"},
+		{"a list for memory", head + `,"cells":[{"memory":[]}]}`, "cells.memory is a list, where an object is meant"},
+		{"no hash", head + `,"program":{"executable":true}}`, "program.executable is true or false, where a string is meant"},
+		{"an object of text", head + `,"quick":{}}`, "quick is an object, where true or false is meant"},
 		{"negative seed", head + `,"seed":-1}`, "seed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -243,6 +248,11 @@ func TestImplausible(t *testing.T) {
 		{"before a phase", "the memory before phase capture is -1", func(r *Record) { r.Cells[0].Configurations[0].Prepare[0].Memory[0].BeforeBytes = -1 }},
 		{"after a phase", "the memory after phase capture is -1", func(r *Record) { r.Cells[0].Configurations[0].Prepare[0].Memory[0].AfterBytes = -1 }},
 		{"whose memory", "the process of the memory of phase capture is -1", func(r *Record) { r.Cells[0].Configurations[0].Prepare[0].Memory[0].Process = -1 }},
+		{"memory twice", "has the memory of phase capture twice for process 1", func(r *Record) {
+			p := &r.Cells[0].Configurations[0].Prepare[0]
+			p.Memory = append(p.Memory, p.Memory[0])
+		}},
+		{"too many nodes", "nodes.kernel of graph 0 is 9223372036854775807, above the limit of 1000000000", func(r *Record) { r.Cells[0].Configurations[0].Counts.Graphs[0].Nodes["kernel"] = math.MaxInt64 }},
 		{"edges", "edges of graph 0 is -1", func(r *Record) { r.Cells[0].Configurations[0].Counts.Graphs[0].Edges = -1 }},
 		{"widest section", "widest_section of graph 0 is -1", func(r *Record) { r.Cells[0].Configurations[0].Counts.Graphs[0].WidestSection = -1 }},
 		{"critical path", "critical_path of graph 0 is -1", func(r *Record) { r.Cells[0].Configurations[0].Counts.Graphs[0].CriticalPath = -1 }},

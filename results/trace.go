@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 )
 
 // Trace is what the traced pass of a configuration found: a few steps of each
@@ -38,6 +39,12 @@ type Trace struct {
 	// File is the first process's timeline as a Chrome trace, relative to the
 	// record where it lies below it; empty if none was kept.
 	File string `json:"file"`
+}
+
+// TraceFailed says whether the traced pass of a configuration failed: then it may
+// have left the device unusable, behind all that was timed.
+func TraceFailed(list []Configuration) bool {
+	return slices.ContainsFunc(list, func(c Configuration) bool { return c.Trace != nil && c.Trace.Failed != "" })
 }
 
 // TraceKernels are kernels of one rank (rank 0) and one step.

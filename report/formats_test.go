@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"golang.org/x/perf/benchfmt"
+	"golang.org/x/perf/benchunit"
 
 	"github.com/tech-renaissance/trbench/report"
 	"github.com/tech-renaissance/trbench/results"
@@ -177,6 +178,33 @@ func TestGobench(t *testing.T) {
 	for key, want := range map[string]string{"goos": "linux", "driver.version": "580.10", "revision": "998877665544", "cpu": "AMD EPYC 9654"} {
 		if got := last.GetConfig(key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
+		}
+	}
+}
+
+// Readers leave the unit of a 0 as it is written, so a metric in a unit that they
+// rescale would be two, of zeros and of others.
+func TestGobenchZeros(t *testing.T) {
+	var out bytes.Buffer
+	if err := report.Gobench(&out, []report.Named{small().named("a")}); err != nil {
+		t.Fatal(err)
+	}
+	zeros, others := map[string]bool{}, map[string]bool{}
+	for _, r := range readBench(t, out.Bytes()) {
+		for _, v := range r.Values {
+			if v.Value == 0 {
+				zeros[v.Unit] = true
+			} else {
+				others[v.Unit] = true
+			}
+		}
+	}
+	if !zeros["sync-wait-sec/op"] || !others["sync-wait-sec/op"] {
+		t.Errorf("zeros of %v, others of %v: the record has sync waits of both kinds", zeros, others)
+	}
+	for unit := range zeros {
+		if _, rescaled := benchunit.Tidy(1, unit); rescaled != unit {
+			t.Errorf("a 0 %s, where others become %s", unit, rescaled)
 		}
 	}
 }

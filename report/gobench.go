@@ -71,7 +71,9 @@ func (s sources) gobench(w io.Writer) error {
 	return b.Flush()
 }
 
-// gobenchUnit is a metric's name in the format. benchstat shows ns as seconds.
+// gobenchUnit is a metric's name in the format. Times but the step's are in
+// seconds: readers turn ns into them, but leave the unit of a 0 as it is, so that
+// in ns the zeros of a metric would be a metric, and a table, of their own.
 func gobenchUnit(m *results.Metric) string {
 	switch {
 	case m.Name == results.StepTimeNs:
@@ -79,9 +81,17 @@ func gobenchUnit(m *results.Metric) string {
 	case m.Name == results.ImagesPerS:
 		return "images/s"
 	case m.Unit == "ns":
-		return word(strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(m.Name, "_ns"), "_time"), "_", "-")) + "-ns/op"
+		return word(strings.ReplaceAll(strings.TrimSuffix(strings.TrimSuffix(m.Name, "_ns"), "_time"), "_", "-")) + "-sec/op"
 	}
 	return word(m.Name)
+}
+
+// gobenchValue is a metric's value in [gobenchUnit].
+func gobenchValue(m *results.Metric, v float64) float64 {
+	if m.Unit == "ns" && m.Name != results.StepTimeNs {
+		return v / 1e9
+	}
+	return v
 }
 
 const gobenchLaunches = "launches/op"
@@ -249,7 +259,7 @@ func word(s string) string {
 // the format wants at least 1.
 func gobenchLines(w io.Writer, cell *results.Cell, c *results.Configuration) {
 	type column struct {
-		unit   string
+		metric *results.Metric
 		values []float64
 	}
 	var columns []column
@@ -257,7 +267,7 @@ func gobenchLines(w io.Writer, cell *results.Cell, c *results.Configuration) {
 	for i := range c.Metrics {
 		m := &c.Metrics[i]
 		if values := perProcess(m); len(values) > 0 {
-			columns = append(columns, column{gobenchUnit(m), values})
+			columns = append(columns, column{m, values})
 			lines = max(lines, len(values))
 		}
 	}
@@ -266,7 +276,7 @@ func gobenchLines(w io.Writer, cell *results.Cell, c *results.Configuration) {
 		var b strings.Builder
 		for _, col := range columns {
 			if p < len(col.values) && finite(col.values[p]) {
-				fmt.Fprintf(&b, " %s %s", exact(col.values[p]), col.unit)
+				fmt.Fprintf(&b, " %s %s", exact(gobenchValue(col.metric, col.values[p])), gobenchUnit(col.metric))
 			}
 		}
 		if n := c.Counts.Launches.Host; n != nil {

@@ -273,6 +273,18 @@ func TestPlansAreBounded(t *testing.T) {
 	}
 }
 
+// Whoever asks for a table of which the records have nothing hears what it needs.
+func TestTableNeeds(t *testing.T) {
+	for _, name := range TableNames() {
+		if got := TableNeeds([]string{name}); !strings.HasPrefix(got, name+" needs ") || strings.HasSuffix(got, " ") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got, want := TableNeeds([]string{"ratios", "preparation", "none"}), "ratios needs a cell in two configurations; preparation needs a captured mode"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // A process's phases are columns, in the order of what is done; those that some
 // processes lack stand where the others have them.
 func TestPhases(t *testing.T) {

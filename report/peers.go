@@ -239,6 +239,23 @@ func fastest(c *results.Cell, eager bool) *results.Configuration {
 	return bestCaptured(c)
 }
 
+// PeersFit says that some of the peers' results are of a cell in the records, so
+// that a report can set them beside it. Cells of a CPU and of several GPUs are no
+// peer's.
+func PeersFit(peers []Peer, records []Named) bool {
+	for _, r := range records {
+		if r.Record == nil {
+			continue
+		}
+		for i := range r.Record.Cells {
+			if len(peerPoints(peers, r.Record.Cells[i].Key)) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // peerTable sets peers' steps beside those of the same cells.
 func (s sources) peerTable() Section {
 	g, cols := s.comparison("peer", "its mode", "turns", "its step", "submit", "kernels", "host a kernel", "beside", "step", "over its")

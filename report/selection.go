@@ -13,15 +13,39 @@ type named struct {
 	// usual tables are those of a report that nobody chose tables for.
 	usual bool
 	of    func(sources) Section
+	// needs is what a record must have for it. It continues "needs".
+	needs string
 }
 
 func tables() []named {
+	const traced = "a record of run --trace"
 	return []named{
-		{"figures", true, sources.figuresTable}, {"headline", true, sources.headlines}, {"split", true, sources.splits}, {"ratios", true, sources.ratios},
-		{"peers", true, sources.peerTable}, {"idle", true, sources.idleShares}, {"trace", true, sources.times}, {"late", true, sources.lateness},
-		{"launches", true, sources.launchCosts}, {"bound", false, sources.bounds}, {"phases", false, sources.phases},
-		{"preparation", false, sources.preparation}, {"graphs", false, sources.graphs},
+		{"figures", true, sources.figuresTable, "a cell whose modes agree"},
+		{"headline", true, sources.headlines, "a record of a GPU: a CPU's shows the method, not the gain"},
+		{"split", true, sources.splits, "a record of a GPU with --mode=eager,graph --sync=event,host, of 2 processes and more: a CPU's shows the method, not the gain"},
+		{"ratios", true, sources.ratios, "a cell in two configurations"},
+		{"peers", true, sources.peerTable, "--beside=FILE, with results for cells of one GPU in these records"},
+		{"idle", true, sources.idleShares, traced},
+		{"trace", true, sources.times, traced},
+		{"late", true, sources.lateness, traced + " in which the device waited for its host"},
+		{"launches", true, sources.launchCosts, traced + " on a GPU"},
+		{"bound", false, sources.bounds, traced + " on a GPU, with eager steps of the program's own launcher"},
+		{"phases", false, sources.phases, "a record of schema 1.3 or later"},
+		{"preparation", false, sources.preparation, "a captured mode"},
+		{"graphs", false, sources.graphs, "a captured mode, in a record of schema 1.4 or later"},
 	}
+}
+
+// TableNeeds says, of tables that [Selected] found empty, what each needs of the
+// records: a sentence.
+func TableNeeds(names []string) string {
+	var out []string
+	for _, t := range tables() {
+		if slices.Contains(names, t.name) {
+			out = append(out, t.name+" needs "+t.needs)
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // TableNames are the words for single tables, in the order they are printed.

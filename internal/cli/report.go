@@ -118,6 +118,10 @@ func (o *reportOptions) run(files []string) error {
 		if records[0].Peers, err = report.ReadPeers(o.env.path(o.beside)); err != nil {
 			return &bench.InputError{Name: "--beside", Reason: "cannot be used: " + err.Error()}
 		}
+		if !report.PeersFit(records[0].Peers, records) {
+			return &bench.InputError{Name: "--beside", Reason: "would be ignored: none of its results is of a cell in these records",
+				Hint: "workload, batch and precision must be those of a cell on one GPU"}
+		}
 	}
 	if o.floor.values != nil {
 		records[0].LaunchFloorNs = float64(o.floor.first())
@@ -239,10 +243,19 @@ func (o *reportOptions) checkTables() error {
 		return refuse("--format="+o.format.String(), "has no single tables", "--tables goes with --format=table or markdown")
 	case bound && o.floor.values == nil:
 		return refuse("--tables=bound", "needs what a launch takes in a loop in C", "add --launch-floor-ns=N; scripts/launch_floor.cu measures it")
+	case o.beside != "" && o.tables.given && !slices.Contains(o.tables.values, "peers"):
+		return refuse("--beside", "would be ignored without --tables=peers", "add it, or drop this")
+	case o.beside != "" && o.html == "" && len(f) > 0 && !slices.ContainsFunc(f, setsBeside):
+		return refuse("--beside", "would be ignored with --format="+o.format.String(), "table, markdown and plots, and --html, set peers beside the records")
 	case o.floor.values != nil && !bound:
 		return refuse("--launch-floor-ns", "would be ignored without --tables=bound", "add it, or drop this")
 	}
 	return nil
+}
+
+// setsBeside says that a format has a place for what others measured.
+func setsBeside(format string) bool {
+	return format == report.FormatTable || format == report.FormatMarkdown || format == report.FormatPlots
 }
 
 // printTables writes the tables that were asked for.
@@ -255,7 +268,7 @@ func (o *reportOptions) printTables(records []report.Named) error {
 	if err != nil || len(empty) == 0 {
 		return err
 	}
-	return &bench.InputError{Name: "--tables=" + strings.Join(empty, ","), Reason: "finds nothing to show in these records"}
+	return &bench.InputError{Name: "--tables=" + strings.Join(empty, ","), Reason: "finds nothing to show in these records", Hint: report.TableNeeds(empty)}
 }
 
 // print writes one text format to stdout.

@@ -263,7 +263,7 @@ func (d *doubter) traceUnsteady(c *results.Configuration, _ steps) finding {
 	if worst <= tracedShare {
 		return finding{}
 	}
-	return finding{fmt.Sprintf("has recorded steps that differ by %.0f %%", 100*worst), "record more with --trace-steps, and take the trace for causes, not for times"}
+	return finding{fmt.Sprintf("has recorded steps that differ by %.0f %%", 100*worst), "record more (run: --trace-steps, profile: --steps), and take the trace for causes, not for times"}
 }
 
 // traceFaster doubts recorded steps that are shorter than those nothing recorded:

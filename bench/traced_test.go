@@ -531,7 +531,7 @@ func TestTraceDoubts(t *testing.T) {
 		"elsewhere": {beside(96, 190), "trace_elsewhere eager/event/device took 4.5 % less in the unrecorded block beside its recording than in the timed ones; the timed blocks found the device in " +
 			"another state; read the trace's shares, and take its nanoseconds from the trace alone"},
 		"steady":          {traced(1.4, 100, 109, 101), ""},
-		"not steady":      {traced(1.4, 100, 111, 101), "trace_unsteady eager/event/device has recorded steps that differ by 11 %; record more with --trace-steps, and take the trace for causes, not for times"},
+		"not steady":      {traced(1.4, 100, 111, 101), "trace_unsteady eager/event/device has recorded steps that differ by 11 %; record more (run: --trace-steps, profile: --steps), and take the trace for causes, not for times"},
 		"a little faster": {traced(0.981, 100), ""},
 		"faster": {traced(0.96, 100), "trace_faster eager/event/device took 4.0 % less while it was recorded; the few recorded steps and those beside them found the device " +
 			"in different states, so corrected idle, which compares them, is wrong by about as much"},

@@ -32,12 +32,23 @@ func (s sources) traced() (rows []tracedRow) {
 }
 
 // Recorded writes what traced passes found, without what was timed beside them:
-// for whoever asked for a recording alone.
+// for whoever asked for a recording alone. What casts doubt on it stands below the
+// first table.
 func Recorded(w io.Writer, r *results.Record) error {
 	s := single(r)
 	sections := slices.DeleteFunc([]Section{s.idleShares(), s.times(), s.lateness(), s.launchCosts()}, func(t Section) bool { return len(t.Grid.Rows) == 0 })
+	if len(sections) > 0 {
+		for _, d := range s.doubts() {
+			if !slices.Contains(notOfRecording, d.Code) {
+				sections[0].Lines = append(sections[0].Lines, d.line())
+			}
+		}
+	}
 	return writeSections(w, sections, true)
 }
+
+// notOfRecording are doubts about what [Recorded] does not show, or says already.
+var notOfRecording = []string{"few_processes", "few_blocks", "clocks_do_not_add_up", "trace_failed"}
 
 // tracedColumn is a figure of a trace in a table.
 type tracedColumn struct {

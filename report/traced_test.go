@@ -48,6 +48,24 @@ func tracedRecord() *results.Record {
 	return r
 }
 
+// A recording alone comes with what casts doubt on it, and with nothing about what
+// was timed only to have something beside it.
+func TestRecordedDoubts(t *testing.T) {
+	r := tracedRecord()
+	r.Warnings = []results.Warning{{Code: "load", Text: "busy"}}
+	for _, code := range []string{"few_processes", "trace_faster", "few_blocks", "clocks_do_not_add_up", "trace_failed", "gpu_throttled"} {
+		r.Cells[0].Warnings = append(r.Cells[0].Warnings, results.Warning{Code: code, Text: "of " + code})
+	}
+	var b strings.Builder
+	if err := Recorded(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	got, at := warningLines(b.String()), "Warning (resnet20-cifar batch 16 gpus 1): of "
+	if want := []string{"Warning: busy [load]", at + "trace_faster [trace_faster]", at + "gpu_throttled [gpu_throttled]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func section(t *testing.T, r *results.Record, title string) Section {
 	t.Helper()
 	for _, s := range gather([]Named{{Name: "r", Record: r}}).sections() {

@@ -53,7 +53,8 @@ rule, and between which times the step would take as one graph, or why that
 cannot be said.
 
 A file that is damaged is read as far as it can be understood; what was lost is
-said, and the exit code is 3. So it is if no GPU work was recorded, and if one of
+said, and the exit code is 3. Of an SQLite export that was cut short nothing can
+be read. The exit code is 3 as well if no GPU work was recorded, and if one of
 several files could not be read at all: it is left out. --strict refuses such
 files instead.
 
@@ -204,7 +205,10 @@ func doubts(file string, a *report.Analysis) (why []string, advice string) {
 	}
 	if read.Damaged(a.Timeline.Read) {
 		why = append(why, file+" was read in part: "+strings.Join(report.Damage(a.Timeline.Read), "; "))
-		advice = cmp.Or(advice, "figures are of what was read; record it anew if they matter")
+		if advice != "" {
+			return why, "what is lost may have held it: take the whole file, or record anew"
+		}
+		advice = "figures are of what was read; record it anew if they matter"
 	}
 	return why, advice
 }

@@ -91,6 +91,10 @@ func nsys(path string, o Options) (*timeline.Timeline, error) {
 	return &r.b.T, nil
 }
 
+// again is what to do about a file whose list of tables cannot be read, such as one
+// that was cut short: SQLite opens none that is shorter than its head says.
+const again = "if it was cut short, copy it again, or export the report again: nsys export --type=sqlite"
+
 func (r *nsysReader) read() error {
 	t := &r.b.T
 	r.b.Name("")
@@ -143,7 +147,7 @@ func (r *nsysReader) read() error {
 
 func (r *nsysReader) schema() error {
 	fail := func(err error) error {
-		return &Error{File: r.path, Reason: "cannot be read as SQLite: " + err.Error(), Err: err}
+		return &Error{File: r.path, Reason: "cannot be read as SQLite: " + err.Error(), Hint: again, Err: err}
 	}
 	// Tables only: a view may compute for ever.
 	rows, err := r.db.Query(`SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%' LIMIT 10000`)

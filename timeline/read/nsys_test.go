@@ -145,6 +145,8 @@ func TestNsysRefused(t *testing.T) {
 		var e *read.Error
 		if _, err := read.File(path, read.Options{}); !errors.As(err, &e) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q", err, want)
+		} else if path == cut && !strings.Contains(e.Hint, "cut short") {
+			t.Errorf("advice %q", e.Hint)
 		}
 	}
 }

@@ -203,8 +203,11 @@ func (x *index) journal(name string) (lines int, last string, err error) {
 	return lines, last, err
 }
 
+// setJournal keeps what a journal has come to. A reader may be late with it, so
+// fewer lines than are known change nothing.
 func (x *index) setJournal(name string, lines int, last string) error {
-	_, err := x.db.Exec(`INSERT OR REPLACE INTO journals VALUES (?, ?, ?)`, name, lines, last)
+	_, err := x.db.Exec(`INSERT INTO journals VALUES (?, ?, ?) ON CONFLICT (name)
+		DO UPDATE SET lines = excluded.lines, digest = excluded.digest WHERE excluded.lines > journals.lines`, name, lines, last)
 	return err
 }
 

@@ -115,6 +115,22 @@ func TestJournalGrowsWithoutTheIndex(t *testing.T) {
 	}
 }
 
+// A reader that saw fewer lines than were added meanwhile does not make the index
+// forget them.
+func TestJournalIsKnownToItsLastLine(t *testing.T) {
+	s := opened(t, journals(t))
+	lines, err := s.journal(pinsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.index.setJournal(pinsFile, 2, lines[1].Digest); err != nil {
+		t.Fatal(err)
+	}
+	if n, last, err := s.index.journal(pinsFile); n != 3 || last != lines[2].Digest || err != nil {
+		t.Errorf("%d lines to %s, %v", n, last, err)
+	}
+}
+
 // Many may pin at once: each line follows the one before, and none is lost.
 func TestManyPin(t *testing.T) {
 	dir := filled(t, 1, 1)

@@ -120,7 +120,7 @@ func (s sources) times() Section {
 		g.Rows = append(g.Rows, append(line, state))
 	}
 	lines := []string{
-		"Medians of single recorded steps, after all that was timed; recording makes steps longer, and inflation is the traced step over the untraced one.",
+		"Medians of single recorded steps, after all that was timed; recording makes steps longer, and inflation is the traced step over the untraced one of the same process.",
 		"busy + idle = traced step; host late + in call + after call + unlinked = idle; in graph is part of after call. Medians need not add up, steps do.",
 		"short: kernels, launched alone, that took the device less time than their launch took the host.",
 	}

@@ -307,7 +307,7 @@ func (d *doubter) traceElsewhere(c *results.Configuration, _ steps) finding {
 		word = "less"
 	}
 	return finding{fmt.Sprintf("took %.1f %% %s in the unrecorded block beside its recording than in the timed ones", 100*math.Abs(by), word),
-		"the timed blocks found the device in another state; read the trace's shares, and take its nanoseconds from the trace alone"}
+		"the timed blocks found the machine in another state; read the trace's shares, and take its nanoseconds from the trace alone"}
 }
 
 // deviations are all blocks relative to the median of their process.

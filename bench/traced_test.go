@@ -527,8 +527,8 @@ func TestTraceDoubts(t *testing.T) {
 		"beside":         {beside(102, 207), ""},
 		"beside, failed": {func() *results.Configuration { c := beside(96, 190); c.Trace.Failed = "no"; return c }(), "trace_failed eager/event/device was traced, and its trace failed: no; the figures of a failed trace must not be used; what was timed holds"},
 		"elsewhere, more": {beside(103.1, 206.4), "trace_elsewhere eager/event/device took 3.1 % more in the unrecorded block beside its recording than in the timed ones; the timed blocks " +
-			"found the device in another state; read the trace's shares, and take its nanoseconds from the trace alone"},
-		"elsewhere": {beside(96, 190), "trace_elsewhere eager/event/device took 4.5 % less in the unrecorded block beside its recording than in the timed ones; the timed blocks found the device in " +
+			"found the machine in another state; read the trace's shares, and take its nanoseconds from the trace alone"},
+		"elsewhere": {beside(96, 190), "trace_elsewhere eager/event/device took 4.5 % less in the unrecorded block beside its recording than in the timed ones; the timed blocks found the machine in " +
 			"another state; read the trace's shares, and take its nanoseconds from the trace alone"},
 		"steady":          {traced(1.4, 100, 109, 101), ""},
 		"not steady":      {traced(1.4, 100, 111, 101), "trace_unsteady eager/event/device has recorded steps that differ by 11 %; record more (run: --trace-steps, profile: --steps), and take the trace for causes, not for times"},

@@ -113,12 +113,17 @@ type Replicate struct {
 
 // DeathError is a worker process that ended without an answer.
 type DeathError struct {
+	// Phase is what it said last that it would do; empty for nothing.
+	Phase  string
 	State  string // "signal: killed", "exit status 2"
 	Stderr string // its end; may be empty
 }
 
 func (e *DeathError) Error() string {
 	text := "the worker process died: " + e.State
+	if e.Phase != "" {
+		text += fmt.Sprintf(" (at %q)", e.Phase)
+	}
 	if e.Stderr != "" {
 		text += "; its last words: " + e.Stderr
 	}
@@ -171,7 +176,7 @@ func (c Command) Run(ctx context.Context, req CellRequest) (Replicate, error) {
 	case answer.err != nil:
 		return got, answer.err
 	case waitErr != nil || answer.cell == nil || sendErr != nil:
-		return got, &DeathError{State: cmd.ProcessState.String(), Stderr: words.String()}
+		return got, &DeathError{Phase: answer.phase, State: cmd.ProcessState.String(), Stderr: words.String()}
 	}
 	got.Cell = answer.cell
 	return got, nil
@@ -179,8 +184,9 @@ func (c Command) Run(ctx context.Context, req CellRequest) (Replicate, error) {
 
 // answer is how a replicate ended, by its own account.
 type answer struct {
-	cell *results.Cell
-	err  error
+	phase string // the last that it told of
+	cell  *results.Cell
+	err   error
 }
 
 // listen reads events to the end of the stream and puts the samples into the
@@ -198,6 +204,9 @@ func listen(in io.Reader, req CellRequest) (answer, error) {
 		var e Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return a, fmt.Errorf("the worker said what is no event: %.80q", line)
+		}
+		if e.Phase != "" {
+			a.phase = e.Phase
 		}
 		switch {
 		case e.Taken != nil && !samples.add(*e.Taken):

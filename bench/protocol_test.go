@@ -183,13 +183,13 @@ func TestTail(t *testing.T) {
 // A worker that aborts says so in its cell, also behind long stack traces.
 func TestAbortedWorker(t *testing.T) {
 	req := syntheticPlan(1, 1, configurationKey("eager", "event")).Request(0, 0, "")
-	script := `echo "assertion failed: x > 0" >&2; echo "SIGABRT: abort" >&2; yes "goroutine 1 [running]:" | head -c 1000000 >&2; kill -ABRT $$`
+	script := `echo '{"phase":"warm up"}'; echo "assertion failed: x > 0" >&2; echo "SIGABRT: abort" >&2; yes "goroutine 1 [running]:" | head -c 1000000 >&2; kill -ABRT $$`
 	_, err := Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}}.Run(t.Context(), req)
 	var d *DeathError
 	if !errors.As(err, &d) || !strings.HasPrefix(d.State, "signal: aborted") || d.Stderr != "assertion failed: x > 0 | SIGABRT: abort" {
 		t.Errorf("%v", err)
 	}
-	if want := "the worker process died: signal: aborted; its last words: assertion failed: x > 0 | SIGABRT: abort"; !strings.Contains(strings.Replace(err.Error(), " (core dumped)", "", 1), want) {
+	if want := "the worker process died: signal: aborted (at \"warm up\"); its last words: assertion failed: x > 0 | SIGABRT: abort"; !strings.Contains(strings.Replace(err.Error(), " (core dumped)", "", 1), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

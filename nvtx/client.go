@@ -1,9 +1,11 @@
 package nvtx
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ebitengine/purego"
 
@@ -56,11 +58,43 @@ type Client struct {
 
 // Open attaches the tool at a path, which is the value of [PathVariable], and
 // makes a domain in it. An empty path is no tool: nil, and no error. The tool
-// stays loaded for the life of the process. The error is an [*AttachError].
-func Open(path, domain string) (*Client, error) {
+// stays loaded for the life of the process. The error is an [*AttachError]. One
+// that does not come back within a minute is [ErrHangs]: it is at work still, on a
+// thread of its own.
+func Open(path, domain string) (*Client, error) { return open(path, domain, time.Minute) }
+
+func open(path, domain string, patience time.Duration) (*Client, error) {
 	if path == "" {
 		return nil, nil
 	}
+	type started struct {
+		client *Client
+		err    error
+	}
+	done := make(chan started, 1)
+	go func() {
+		c, err := start(path)
+		done <- started{c, err}
+	}()
+	select {
+	case s := <-done:
+		if s.err != nil {
+			return nil, s.err
+		}
+		if err := s.client.choose(domain); err != nil {
+			return nil, &AttachError{Path: path, Reason: err.Error(), Err: err}
+		}
+		return s.client, nil
+	case <-time.After(patience):
+		return nil, &AttachError{Path: path, Reason: fmt.Sprintf("it did not start within %v", patience), Err: ErrHangs}
+	}
+}
+
+// ErrHangs is the cause of an [*AttachError] where the tool never came back.
+var ErrHangs = errors.New("the tool hangs")
+
+// start loads a tool and lets it take the tables, however long it takes.
+func start(path string) (*Client, error) {
 	refuse := func(err error, reason string, args ...any) (*Client, error) {
 		return nil, &AttachError{Path: path, Reason: fmt.Sprintf(reason, args...), Err: err}
 	}
@@ -81,11 +115,7 @@ func Open(path, domain string) (*Client, error) {
 		// It stays loaded: it has the tables, and may have started threads.
 		return refuse(nil, "its %s returned %d, not 1", initialise, int32(r))
 	}
-	c := &Client{path: path, tables: t, names: map[string]uintptr{}, categories: map[string]uint32{}}
-	if err := c.choose(domain); err != nil {
-		return refuse(err, "%v", err)
-	}
-	return c, nil
+	return &Client{path: path, tables: t, names: map[string]uintptr{}, categories: map[string]uint32{}}, nil
 }
 
 // choose makes the domain and decides which functions ranges are made with.

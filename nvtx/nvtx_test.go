@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tech-renaissance/trbench/internal/dl"
 )
@@ -103,11 +104,11 @@ func everything(c *Client) {
 }
 
 // offered is how every tool finds the tables.
-const offered = `here callbacks 16, version 24: 3, others NULL
-here module 1: 1, 16 functions, first NULL, last NULL
-here module 2: 1, 9 functions, first NULL, last NULL
-here module 5: 1, 16 functions, first NULL, last NULL
-here modules 0 and 7: 0 0
+const offered = `there callbacks 16, version 24: 3, others NULL
+there module 1: 1, 16 functions, first NULL, last NULL
+there module 2: 1, 9 functions, first NULL, last NULL
+there module 5: 1, 16 functions, first NULL, last NULL
+there modules 0 and 7: 0 0
 `
 
 func TestTools(t *testing.T) {
@@ -270,6 +271,16 @@ func TestRefusedTools(t *testing.T) {
 				t.Errorf("error %q, want %q", err, want)
 			}
 		})
+	}
+}
+
+// A tool that never comes back is told from one that is not attached: it is at work.
+func TestHangingTool(t *testing.T) {
+	path, _ := compile(t, "HANG")
+	c, err := open(path, "trbench", 10*time.Millisecond)
+	var a *AttachError
+	if c != nil || !errors.Is(err, ErrHangs) || !errors.As(err, &a) || err.Error() != "the NVTX tool "+path+" is not attached: it did not start within 10ms" {
+		t.Errorf("client %v, error %v", c, err)
 	}
 }
 

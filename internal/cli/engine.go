@@ -57,7 +57,12 @@ func newEngine(gpu *gpu) Engine {
 				return nil, err
 			}
 			req.Machine = func() []results.Reading { return readings(ctx, req.Cell.Device) }
-			req.Tool, _ = watched.attach() // what is wrong with it is said in the record
+			if path := gpu.getenv(nvtx.PathVariable); path != "" && req.Events != nil {
+				req.Events(bench.Event{Phase: "attach the NVTX tool " + path})
+			}
+			if req.Tool, err = watched.attach(); errors.Is(err, nvtx.ErrHangs) {
+				return nil, err // it is at work beside whatever would be timed
+			} // what else is wrong with it is said in the record
 			if req.Cell.Device != reference.Name() {
 				read, done := gpu.watch()
 				defer done()

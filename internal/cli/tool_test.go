@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -144,5 +145,22 @@ func TestProfileOnAGPU(t *testing.T) {
 		"--output=" + filepath.Join(dir, "r") + " --force-overwrite=true trbench profiled --batch=64 --ema=true --kernels=builtin --libcuda=/opt/libcuda.so.1 --mode=step --steps=2\n"
 	if code != exitOK || out != want || said != "" {
 		t.Errorf("exit code %d, %q\n%s\nwant\n%s", code, said, out, want)
+	}
+}
+
+// A tool that ends the process in which it starts is named with the cell.
+func TestToolEndsTheWorker(t *testing.T) {
+	path := loggingTool(t, "DIE")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Args = []string{"trbench", "run", "--workload=golden-tiny", "--batch=1", "--mode=eager", "--quick", "--steps=2", "--out=r.json"}
+	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), nvtx.PathVariable+"="+path)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(string(out), "the worker process died: exit status 2 (at \"attach the NVTX tool "+path+"\"); its last words: SIGILL") &&
+		!strings.Contains(string(out), "the worker process died: exit status 2 (at \"attach the NVTX tool "+path+"\"); its last words: SIGTRAP") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -10,8 +10,11 @@
 package dl
 
 import (
+	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,6 +123,10 @@ func Open(q Query) (*Library, error) {
 		if q.Global {
 			mode = purego.RTLD_NOW | purego.RTLD_GLOBAL
 		}
+		if why := unloadable(path); why != "" {
+			nf.Tried = append(nf.Tried, Attempt{path, why})
+			return nil
+		}
 		h, err := purego.Dlopen(path, mode)
 		if err != nil {
 			nf.Tried = append(nf.Tried, Attempt{path, err.Error()})
@@ -175,6 +182,47 @@ func Open(q Query) (*Library, error) {
 		}
 	}
 	return nil, nf
+}
+
+// unloadable says why a file must not reach the loader, which waits for whoever
+// writes a pipe, and dies of a library that was cut off, as by a download that did
+// not end; empty for what the loader itself can judge.
+func unloadable(path string) string {
+	if !strings.Contains(path, "/") {
+		return "" // a name that the loader looks for
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	if !info.Mode().IsRegular() {
+		return "it is no regular file"
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var head elf.Header64
+	if binary.Read(f, binary.LittleEndian, &head) != nil || string(head.Ident[:4]) != elf.ELFMAG ||
+		head.Ident[elf.EI_CLASS] != byte(elf.ELFCLASS64) || head.Ident[elf.EI_DATA] != byte(elf.ELFDATA2LSB) {
+		return ""
+	}
+	end := head.Phoff
+	programs := io.NewSectionReader(f, int64(head.Phoff), int64(head.Phnum)*int64(head.Phentsize))
+	for range head.Phnum {
+		var p elf.Prog64
+		if binary.Read(programs, binary.LittleEndian, &p) != nil {
+			return fmt.Sprintf("it ends in the middle, after %d bytes", info.Size())
+		}
+		if p.Type == uint32(elf.PT_LOAD) {
+			end = max(end, p.Off+p.Filesz)
+		}
+	}
+	if end > uint64(info.Size()) {
+		return fmt.Sprintf("it ends in the middle: it has %d bytes of %d", info.Size(), end)
+	}
+	return ""
 }
 
 // Path is the file that was opened, with links resolved where possible.

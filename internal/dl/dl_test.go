@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ebitengine/purego"
@@ -68,6 +69,45 @@ func TestOpenByPath(t *testing.T) {
 	// Without names there is nothing that it could hold.
 	if _, err := Open(Query{Path: q.Path}); err == nil || !strings.HasSuffix(err.Error(), ": it is a folder)") {
 		t.Errorf("a folder in the place of a file: %v", err)
+	}
+}
+
+// What would stop the process or hold it up does not reach the loader.
+func TestOpenRefusesWhatTheLoaderDiesOf(t *testing.T) {
+	l, err := Open(libm)
+	if err != nil {
+		t.Skip(err)
+	}
+	whole, err := os.ReadFile(l.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{pipe: ": it is no regular file)", "/dev/zero": ": it is no regular file)"} {
+		if _, err := Open(Query{Name: "it", Path: name}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	cut := filepath.Join(dir, libm.Files[0])
+	for _, n := range []int{100, 3000, len(whole) / 2} {
+		if err := os.WriteFile(cut, whole[:n], 0o666); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{cut, dir} {
+			if _, err := Open(Query{Name: "it", Files: libm.Files, Path: path}); err == nil || !strings.Contains(err.Error(), "it ends in the middle") {
+				t.Errorf("%d bytes of %s: %v", n, path, err)
+			}
+		}
+	}
+	if err := os.WriteFile(cut, whole, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Query{Path: cut}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,7 +2,8 @@
 // knows the client by what NVTX's headers say, and by nothing else.
 //
 // LOG is the file. What else is defined makes it another tool: CORE_ONLY takes
-// no domains, NOTHING takes no functions, FAIL refuses to start, NO_REGISTER
+// no domains, NOTHING takes no functions, FAIL refuses to start, HANG never
+// comes back from it, DIE ends the process there, NO_REGISTER
 // gives out no handles, HALF takes pushes in domains and leaves their pops
 // alone, SILENT writes no pushes and pops.
 #define _GNU_SOURCE
@@ -146,6 +147,13 @@ int InitializeInjectionNvtx2(const void *(*export)(uint32_t)) {
 	out = fopen(LOG, "a");
 #ifdef FAIL
 	return 0;
+#endif
+#ifdef DIE
+	__builtin_trap();
+#endif
+#ifdef HANG
+	for (;;)
+		pause();
 #endif
 	struct callbacks *c = (void *)export(1);
 	const struct version_info *v = export(3);

@@ -4,7 +4,9 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -536,6 +538,27 @@ func gapSection(d *analysis.Device) analysisSection {
 	return analysisSection{title: "Longest gaps", grid: grid}
 }
 
+// ranksTwice are the ranks that more than one file says it is.
+func ranksTwice(files []Analysis) []string {
+	in := map[int]int{}
+	for _, f := range files {
+		var own []int
+		for i := range f.Devices {
+			if r := f.Devices[i].Rank; r != timeline.None && !slices.Contains(own, r) {
+				own = append(own, r)
+				in[r]++
+			}
+		}
+	}
+	var out []string
+	for _, r := range slices.Sorted(maps.Keys(in)) {
+		if in[r] > 1 {
+			out = append(out, fmt.Sprintf("rank %d", r))
+		}
+	}
+	return out
+}
+
 // ranksSection sets several files side by side.
 func ranksSection(files []Analysis) (analysisSection, bool) {
 	if len(files) < 2 {
@@ -553,6 +576,9 @@ func ranksSection(files []Analysis) (analysisSection, bool) {
 		}
 	}
 	after := []string{"Each file has clocks of its own, so times of different files are not set against each other."}
+	if twice := ranksTwice(files); len(twice) > 0 {
+		after = append(after, "Several files say that they are "+strings.Join(twice, ", ")+": these are not the ranks of one job, or some are of another run.")
+	}
 	for _, f := range files {
 		if f.Unread != "" {
 			after = append(after, "Left out: "+filepath.Base(f.Timeline.Source)+", which "+f.Unread)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tech-renaissance/trbench/report"
@@ -100,6 +101,31 @@ func odd() *timeline.Timeline {
 		op("no launch", timeline.Kernel, 3, i*20_000, i*20_000+10_000, 0)
 	}
 	return t
+}
+
+// Files of one rank are no ranks of one job; a file's own devices are of its rank,
+// and files that name none say nothing.
+func TestRanksTwice(t *testing.T) {
+	top := analysis.Options{Top: 1}
+	named, unnamed := analysed(t, odd(), top), analysed(t, usual(t), top)
+	const want = "\nSeveral files say that they are rank 3: these are not the ranks of one job, or some are of another run.\n"
+	for name, c := range map[string]struct {
+		files []report.Analysis
+		said  bool
+	}{
+		"one":       {[]report.Analysis{named, unnamed}, false},
+		"none":      {[]report.Analysis{unnamed, unnamed}, false},
+		"the other": {[]report.Analysis{named, unnamed, named}, true},
+	} {
+		var b strings.Builder
+		if err := report.AnalysisText(&b, c.files); err != nil {
+			t.Fatal(err)
+		}
+		said := strings.Contains(b.String(), "\nSeveral files say")
+		if said != c.said || said && !strings.Contains(b.String(), want) {
+			t.Errorf("%s: said %v, want %v:\n%s", name, said, c.said, b.String()[max(0, b.Len()-600):])
+		}
+	}
 }
 
 // TestAnalysisGoldens: all that analyze prints, table by table.

@@ -126,6 +126,11 @@ func backwards(steps string) bool {
 }
 
 func (o *analyzeOptions) run(files []string) error {
+	if !o.diff {
+		if err := o.env.once("trace", ": it would be two ranks of one job", files); err != nil {
+			return err
+		}
+	}
 	var list []report.Analysis
 	var known []timeline.Device
 	var partial []string

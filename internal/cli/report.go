@@ -93,7 +93,7 @@ func (o *reportOptions) run(files []string) error {
 		return &usageError{text: "report needs at least one record", hint: "trbench run makes one; it says where"}
 	}
 	var records []report.Named
-	if err := o.once(files); err != nil {
+	if err := o.env.once("record", ", so there is nothing to compare", files); err != nil {
 		return err
 	}
 	for _, f := range files {
@@ -158,13 +158,13 @@ func (o *reportOptions) run(files []string) error {
 	return out.err
 }
 
-// once refuses a file that is given twice, under whatever names: it would be
-// compared with itself. Two files with the same content are taken for two: they
-// are somebody's copies.
-func (o *reportOptions) once(files []string) error {
+// once refuses a file, a record or a trace, that is given twice, under whatever
+// names, and says what would come of it. Two files with the same content are taken
+// for two: they are somebody's copies.
+func (e *Env) once(what, so string, files []string) error {
 	var seen []os.FileInfo
 	for i, f := range files {
-		info, err := os.Stat(o.env.path(f))
+		info, err := os.Stat(e.path(f))
 		if err != nil {
 			return nil // the reader says it better
 		}
@@ -174,7 +174,7 @@ func (o *reportOptions) once(files []string) error {
 				if files[j] != f {
 					reason = "is the same file as " + files[j]
 				}
-				return &bench.InputError{Name: "record " + files[i], Reason: reason + ", so there is nothing to compare", Hint: "give each record once"}
+				return &bench.InputError{Name: what + " " + files[i], Reason: reason + so, Hint: "give each " + what + " once"}
 			}
 		}
 		seen = append(seen, info)

@@ -51,8 +51,9 @@ A row is slower, or faster, if both hold:
     how much a run's median moves by itself, known from 3 runs of a side on.
 It is ambiguous if the difference is that large but may be chance, if so few
 processes could not show any (with 8 a side 321 rows can be judged, with 3 none),
-or if they differ so much that a change of %g %% could hide. Else it is the same. --explain prints every number behind a row's verdict, and
-why there was no alert: a row's name or a part of it.
+or if they differ so much that a change of %g %% could hide, which none can where
+the figures of both sides are equal. Else it is the same. --explain prints every
+number behind a row's verdict, and why there was no alert: a row's name or a part of it.
 
 A slower row is confirmed by a second measurement of both sides, in fresh
 processes at another time, which --confirm-base and --confirm-head name: %d

@@ -36,8 +36,11 @@ type measurement struct {
 
 // record reads what there is; nil for nothing yet.
 func (m *measurement) record() (*results.Record, error) {
-	if _, err := os.Stat(m.file); errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Stat(m.file); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err == nil && !info.Mode().IsRegular(): // a pipe waits for someone who writes it
+		return nil, &results.ReadError{File: m.file, Problem: "is no regular file"}
 	}
 	return results.ReadFile(m.file)
 }

@@ -157,17 +157,20 @@ func (n *nightly) run(ctx context.Context) (err error) {
 	}
 	defer lock.release()
 	if n.store, err = history.Open(n.config.History, true); err != nil {
-		return n.problem(err)
+		return historyProblem(n.env.short(n.config.History), err)
 	}
 	defer func() { err = errors.Join(err, n.store.Close()) }()
 	if n.store.Rebuilt != "" && n.store.Nights() > 0 {
 		fmt.Fprintf(n.env.Stderr, "the history's index was made anew: %s\n", n.store.Rebuilt)
 	}
 	if err := n.store.Sweep(); err != nil {
-		return n.problem(err)
+		return historyProblem(n.env.short(n.config.History), err)
 	}
-	if err := n.begin(); err != nil {
-		return n.problem(err)
+	if err := n.problem(n.begin()); err != nil {
+		if exitCode(err) == exitFailure { // 1 is for rows that are slower
+			err = historyProblem(n.env.short(n.config.History), err)
+		}
+		return err
 	}
 	if err := n.readPins(); err != nil {
 		return err

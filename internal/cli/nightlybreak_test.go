@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,4 +91,58 @@ func TestTimeLeft(t *testing.T) {
 	if left, limited := n.left(); left != 0 || limited {
 		t.Errorf("without a deadline: %v, %v", left, limited)
 	}
+}
+
+// What stands in a night's way, of whatever kind, ends it before it measures, and
+// not with the exit code of rows that are slower.
+func TestNothingNightlyMakesIsInItsWay(t *testing.T) {
+	in := func(g *guarded, name ...string) string {
+		return filepath.Join(append([]string{g.dir, defaultHistory}, name...)...)
+	}
+	for name, test := range map[string]struct {
+		harm func(g *guarded) error
+		want string
+	}{
+		"a file for records": {func(g *guarded) error {
+			return errors.Join(os.RemoveAll(in(g, "records")), os.WriteFile(in(g, "records"), nil, 0o666))
+		}, "history results/nightly cannot be used: make the history's folder: "},
+		"a folder for a record": {func(g *guarded) error {
+			return os.MkdirAll(in(g, "tonight", "head.json", "mine"), 0o777)
+		}, "history results/nightly cannot be used: clear away the night: "},
+		"a pipe for the state": {func(g *guarded) error {
+			return errors.Join(os.MkdirAll(in(g, "tonight"), 0o777), syscall.Mkfifo(in(g, "tonight", "state.json"), 0o666))
+		}, "results/nightly/tonight/state.json cannot be read: is no regular file\n"},
+		"a folder for what is half written": {func(g *guarded) error {
+			return os.MkdirAll(in(g, "nights", ".trbench-1.tmp", "mine"), 0o777)
+		}, "history results/nightly cannot be used: remove what is half written: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+			g.night(exitInconclusive)
+			if err := test.harm(g); err != nil {
+				t.Fatal(err)
+			}
+			g.cells = 0
+			g.night(exitUsage)
+			g.has(g.stderr, "trbench: "+test.want)
+			if g.cells != 0 {
+				t.Errorf("%d replicates ran", g.cells)
+			}
+		})
+	}
+	// A record of the night under way that nobody writes is waited for by nobody.
+	g := newGuarded(t, "run: --batch=2 --mode=eager\nsentinel: {off: true}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	g.before = func(bench.CellRequest) error { cancel(); return nil }
+	g.call(ctx, "nightly", "--config=nightly.yaml")
+	g.before = nil
+	head := in(g, "tonight", "head.json")
+	if err := os.Remove(head); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(head, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	g.night(exitUsage)
+	g.has(g.stderr, "tonight/head.json is no regular file\nhint: take results/nightly/tonight away")
 }

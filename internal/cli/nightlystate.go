@@ -21,7 +21,7 @@ import (
 // begin goes on with the night that is under way, or begins one.
 func (n *nightly) begin() error {
 	self := n.env.identity()
-	b, err := os.ReadFile(n.tonight("state.json"))
+	b, err := readState(n.tonight("state.json"))
 	if err == nil {
 		if err := json.Unmarshal(b, &n.state); err != nil || n.state.ID == "" || n.state.Began.IsZero() {
 			return &bench.InputError{Name: n.env.short(n.tonight("state.json")), Reason: "is no state of a night", Hint: n.takeAway()}
@@ -57,6 +57,18 @@ func (n *nightly) begin() error {
 	}
 	n.state = nightState{ID: history.NewID(), Began: n.begun.UTC(), Program: self, Config: n.config.text, Pins: n.pins, LeftOut: map[string]string{}}
 	return n.save()
+}
+
+// readState reads a state's file, and waits for nobody who writes a pipe.
+func readState(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, errors.New("is no regular file")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // readPins reads the baseline: what is wrong with it is to be known before hours

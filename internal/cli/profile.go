@@ -276,7 +276,7 @@ func (o *profileOptions) start(ctx context.Context, p *profiler, path string, ar
 	for _, ext := range p.reports {
 		info, err := os.Stat(report + ext)
 		old := before[ext]
-		if err == nil && (old == nil || !os.SameFile(info, old) || !info.ModTime().Equal(old.ModTime())) {
+		if err == nil && info.Mode().IsRegular() && info.Size() > 0 && (old == nil || !os.SameFile(info, old) || !info.ModTime().Equal(old.ModTime())) {
 			_, err = fmt.Fprintf(o.env.Stdout, "Report: %s\n", o.env.short(report+ext))
 			return err
 		}

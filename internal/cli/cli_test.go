@@ -153,6 +153,12 @@ func fakeEngine() Engine {
 			}
 			return results.Verify{Equal: true, Tensors: 10}, nil
 		},
+		Captured: func(_ context.Context, _ results.CellKey, ways []results.ConfigurationKey) (out []results.Configuration, _ error) {
+			for _, k := range ways {
+				out = append(out, results.Configuration{Key: k, Prepare: []results.Phase{{Phase: "capture", Ns: 5000}}})
+			}
+			return out, nil
+		},
 		Verify: func(_ context.Context, r bench.VerifyRequest) (bench.VerifyReport, error) {
 			report := bench.VerifyReport{Device: "cpu", Workload: r.Cell.Workload, Ranks: r.Cell.GPUs, Equal: r.Cell.Batch != 13}
 			for g := range workloads.NumSubGraphs {
@@ -457,11 +463,11 @@ func TestFreeMemory(t *testing.T) {
 }
 
 // Every example in a help text runs; the tools that profile starts are scripts
-// that write an empty report.
+// that write a report of a line.
 func TestExamples(t *testing.T) {
 	dir := t.TempDir()
 	tools := t.TempDir()
-	const tool = "#!/bin/sh\nwhile [ $# -gt 0 ]; do case $1 in --output=*) : >\"${1#--output=}.nsys-rep\" ;; --export) : >\"$2.ncu-rep\" ;; esac; shift; done\n"
+	const tool = "#!/bin/sh\nwhile [ $# -gt 0 ]; do case $1 in --output=*) echo report >\"${1#--output=}.nsys-rep\" ;; --export) echo report >\"$2.ncu-rep\" ;; esac; shift; done\n"
 	for _, name := range []string{"nsys", "ncu"} {
 		if err := os.WriteFile(filepath.Join(tools, name), []byte(tool), 0o755); err != nil {
 			t.Fatal(err)

@@ -285,9 +285,11 @@ var kills = flag.Int("kills", 6, "random moments at which a night is killed; 50 
 
 var forReal = flag.Bool("guard-for-real", false, "run the guard's own test on the CPU device, which takes minutes and needs a machine with nothing else to do")
 
-// TestGuardForReal is the guard on real figures of the CPU device: a slowdown of
-// max(5 %, 5 x noise) is confirmed, and a run of the same program is not. It
-// asserts no time.
+// TestGuardForReal is the guard on real figures of the CPU device: a run of the
+// same program is never called slower, and a slowdown of max(5 %, 5 x noise) is
+// confirmed. Noise may grow between its measurement and the slowdown's, on a
+// machine that others use as well: then one night of five may end in doubt, but
+// none may call the slowed row the same. It asserts no time.
 func TestGuardForReal(t *testing.T) {
 	if !*forReal {
 		t.Skip("takes minutes: go test ./internal/cli -run GuardForReal -guard-for-real -v -timeout=30m")
@@ -314,6 +316,7 @@ func TestGuardForReal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	confirmed := 0
 	for _, b := range list {
 		x := b.Sentinel
 		if x == nil {
@@ -323,8 +326,16 @@ func TestGuardForReal(t *testing.T) {
 		if x.Null.Final {
 			t.Errorf("night %d: a run of the same program was called slower: %s", b.Sequence, x.Null.Why)
 		}
-		if !x.Injected.Final {
-			t.Errorf("night %d: the slowdown was not confirmed: %s", b.Sequence, x.Injected.Why)
+		switch {
+		case x.Injected.Final:
+			confirmed++
+		case x.Injected.Verdict != results.Ambiguous:
+			t.Errorf("night %d: the slowed row was called %s: %s", b.Sequence, x.Injected.Verdict, x.Injected.Why)
+		default:
+			t.Logf("night %d: the slowdown was not confirmed: %s", b.Sequence, x.Injected.Why)
 		}
+	}
+	if confirmed < nights-1 {
+		t.Errorf("%d of %d slowdowns were confirmed", confirmed, nights)
 	}
 }

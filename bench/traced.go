@@ -93,17 +93,18 @@ type tracePass struct {
 }
 
 func (p *tracePass) timeBeside(i int, _ Tracer) (err error) {
+	defer quietGC()()
 	p.beside[i], err = p.unrecorded(p.executors[i])
 	return err
 }
 
 // unrecorded times a block of steps that nothing records, from a restored
-// session, and returns its time a step, in ns of the host's clock.
+// session, and returns its time a step, in ns of the host's clock. The collector
+// is off.
 func (p *tracePass) unrecorded(x Executor) (ns float64, err error) {
 	if err := p.start(x); err != nil {
 		return 0, err
 	}
-	defer quietGC()()
 	if err := x.Submit(warmTraced); err != nil {
 		return 0, err
 	}

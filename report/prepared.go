@@ -20,7 +20,7 @@ func (s sources) preparation() Section {
 	known := false
 	for cell := range s.cells {
 		for _, c := range cell.Configurations {
-			known = known || captured(c.Key) && slices.ContainsFunc(c.Prepare, func(p results.Phase) bool { return len(p.Memory) > 0 })
+			known = known || captured(c.Key) && MemoryTold(c.Prepare)
 		}
 	}
 	if known {
@@ -50,6 +50,11 @@ func (s sources) preparation() Section {
 
 // MemoryLine explains what [MemoryCells] shows.
 const MemoryLine = "In use: bytes of rank 0's device, by whoever uses it, right before and right after the phase; of several processes the one with the median difference."
+
+// MemoryTold says that the device told of its memory around some phase.
+func MemoryTold(phases []results.Phase) bool {
+	return slices.ContainsFunc(phases, func(p results.Phase) bool { return len(p.Memory) > 0 })
+}
 
 // MemoryHeader names what [MemoryCells] shows.
 func MemoryHeader() []string { return []string{"in use before", "after", "more"} }

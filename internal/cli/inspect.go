@@ -397,7 +397,7 @@ func (r inspectReport) graphs() report.Grid {
 // preparing is a line a phase; known says that the device told its memory.
 func (r inspectReport) preparing() (g report.Grid, known bool) {
 	for _, c := range r.Captured {
-		known = known || slices.ContainsFunc(c.Prepare, func(p results.Phase) bool { return len(p.Memory) > 0 })
+		known = known || report.MemoryTold(c.Prepare)
 	}
 	g = report.Grid{Header: []string{"mode", "phase", "took"}, Left: 2}
 	if known {

@@ -34,6 +34,9 @@ type measurement struct {
 	loud bool
 }
 
+// ofBase says that a program other than this one measures, which is base's.
+func (m *measurement) ofBase() bool { return m.program != "" }
+
 // record reads what there is; nil for nothing yet.
 func (m *measurement) record() (*results.Record, error) {
 	switch info, err := os.Stat(m.file); {
@@ -65,7 +68,7 @@ func (m *measurement) upTo(ctx context.Context, processes int) error {
 	if !m.loud {
 		env.Stderr, env.Terminal = &said, false
 	}
-	if m.program != "" {
+	if m.ofBase() {
 		err = m.other(ctx, &env, words)
 	} else {
 		err = m.own(ctx, &env, words)

@@ -395,7 +395,7 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 			return &bench.InputError{Name: "base_command " + lost.program, Reason: lost.reason, Hint: "it is to be another build of trbench; its own words stand above"}
 		default:
 			n.warn("base_not_measured", fmt.Sprintf("the program of pin %s, which was to measure base again, %s: head is measured again alone", n.program.pin, lost.reason))
-			list = slices.DeleteFunc(list, func(m *measurement) bool { return m.program != "" })
+			list = slices.DeleteFunc(list, (*measurement).ofBase)
 			done, err = alternate(ctx, list, n.config.ConfirmProcesses, n.left)
 		}
 		if err != nil {
@@ -411,7 +411,7 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 	if err != nil {
 		return err
 	}
-	c.alone = !slices.ContainsFunc(list, func(m *measurement) bool { return m.program != "" })
+	c.alone = !slices.ContainsFunc(list, (*measurement).ofBase)
 	for _, m := range list {
 		r, err := m.record()
 		if err != nil {
@@ -421,7 +421,7 @@ func (n *nightly) confirm(ctx context.Context, c *comparison, first *results.Com
 			continue
 		}
 		name := strings.TrimSuffix(filepath.Base(m.file), ".json")
-		if m.program != "" {
+		if m.ofBase() {
 			n.program.name(r)
 			c.baseAgain = append(c.baseAgain, guard.Named{Name: name, Record: r})
 		} else {
@@ -439,7 +439,7 @@ func (n *nightly) onlyPinned(list []*measurement) ([]*measurement, error) {
 		return list, nil
 	}
 	for _, m := range list {
-		if m.program == "" {
+		if !m.ofBase() {
 			continue
 		}
 		r, err := m.record()
@@ -448,7 +448,7 @@ func (n *nightly) onlyPinned(list []*measurement) ([]*measurement, error) {
 		}
 		if r != nil && r.Program.Executable != n.program.record.Program.Executable {
 			n.warn("base_not_measured", fmt.Sprintf("the program of pin %s, which was to measure base again, was replaced before it did: head is compared with the pinned runs alone", n.program.pin))
-			return slices.DeleteFunc(list, func(m *measurement) bool { return m.program != "" }), nil
+			return slices.DeleteFunc(list, (*measurement).ofBase), nil
 		}
 	}
 	return list, nil
